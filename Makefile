@@ -1,4 +1,4 @@
-# Needs git, make, curl and Python 3.11 or newer. Everything else comes into .venv/ (and .uv/, where uv is not installed).
+# Needs git, make, curl and Python 3.11 or newer. Everything else goes into .venv/ (and .uv/ if uv is not installed).
 
 UV_VERSION := 0.13.8
 UV := $(or $(shell command -v uv 2>/dev/null),.uv/bin/uv)
@@ -9,34 +9,34 @@ ARGS ?=
 .DEFAULT_GOAL := help
 .PHONY: help setup install demo tour test faults bench survives upgrades check lint types format migrations-check lock screenshots serve worker beat clean
 
-help: ## Show what there is to make
+help: ## Show what make can do
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .venv/.complete ## Make .venv with everything in requirements.lock
 
-install: | $(UV) ## Make .venv with what production needs and no more, at the versions of requirements.lock
+install: | $(UV) ## Make .venv with only what production needs, at the versions of requirements.lock
 	$(UV) venv --quiet --allow-existing --python "$$(cat .python-version)" .venv
 	$(UV) pip install --quiet --python $(PYTHON) --constraint requirements.lock -r pyproject.toml
 
 demo: setup ## Open the demo shop and serve it (ARGS="--port 8100", ARGS=--reset)
 	@DEBUG=true SWEEP_SECONDS=$${SWEEP_SECONDS:-3} exec $(PYTHON) manage.py demo $(ARGS)
 
-tour: setup ## While the demo runs, play a part of its tour (ARGS=quorum); without one, list them
+tour: setup ## While the demo runs, play a part of its tour (ARGS=quorum); without ARGS, list the parts
 	@DEBUG=true exec $(PYTHON) manage.py demo_tour $(ARGS)
 
-test: setup ## Check and test everything this machine allows, and say what it did not
+test: setup ## Check and test everything this machine allows, and list what it does not
 	@$(PYTHON) .ci/test.py $(ARGS)
 
-survives: setup ## Run the tests of the commit before on the tables of this one (ARGS="COMMIT tests/agentapp")
+survives: setup ## Run the previous commit's tests on the tables of this one (ARGS="COMMIT tests/agentapp")
 	@$(PYTHON) .ci/survives.py $(ARGS)
 
-faults: setup ## Break servers and processes while runs go on, often (needs PostgreSQL's server programs, redis-server; an hour)
+faults: setup ## Break servers and processes again and again while runs go on (needs PostgreSQL's server programs, redis-server; an hour)
 	@DEBUG=true FAULTS=full $(PYTHON) -m pytest -q -n 0 -m faults -s tests/faults $(ARGS)
 
-upgrades: setup ## Leave runs waiting at the commit before, migrate, decide, and see them end (ARGS=COMMIT)
+upgrades: setup ## Leave runs waiting at the previous commit, migrate, decide, and see them end (ARGS=COMMIT)
 	@$(PYTHON) .ci/upgrades.py $(ARGS)
 
-bench: setup .bench/.complete ## Measure the refund run, here and on LangGraph (needs PostgreSQL's server programs, redis-server)
+bench: setup .bench/.complete ## Measure the refund run, on Countersign and on LangGraph (needs PostgreSQL's server programs, redis-server)
 	@$(PYTHON) benchmarks/run.py $(ARGS)
 
 check: setup ## Lint, types, import contracts, migrations, Django's checks
@@ -50,7 +50,7 @@ lint: setup ## Lint, formatting and import contracts
 types: setup ## Strict types
 	@$(PYTHON) -m mypy agentapp approvals
 
-format: setup ## Format, and fix what can be fixed by itself
+format: setup ## Format, and fix what can be fixed automatically
 	@$(PYTHON) -m ruff check --fix .
 	@$(PYTHON) -m ruff format .
 
@@ -61,10 +61,10 @@ lock: | $(UV) ## Resolve pyproject.toml into requirements.lock
 	$(UV) pip compile --universal --python-version 3.13 --generate-hashes --no-header --no-emit-index-url \
 		--group dev pyproject.toml -o requirements.lock
 
-screenshots: setup ## Take the pictures in docs/screenshots anew (needs Chromium; ARGS="approval run")
+screenshots: setup ## Take the pictures in docs/screenshots again (needs Chromium; ARGS="approval run")
 	@$(PYTHON) .ci/screenshots.py $(ARGS)
 
-serve: setup ## Serve console and API; without REDIS_URL with a worker inside
+serve: setup ## Serve the console and the API; without REDIS_URL, with a worker inside
 	@exec $(PYTHON) manage.py serve $(ARGS)
 
 worker: setup ## Run a Celery worker (needs REDIS_URL)
@@ -73,7 +73,7 @@ worker: setup ## Run a Celery worker (needs REDIS_URL)
 beat: setup ## Run Celery beat, which starts the sweep (needs REDIS_URL)
 	@exec .venv/bin/celery -A agentapp beat $(ARGS)
 
-clean: ## Remove .venv, .uv and what tests and tools leave; data/ stays
+clean: ## Remove .venv, .uv and what tests and tools leave behind; data/ stays
 	rm -rf .venv .uv .bench .peers .mypy_cache .ruff_cache .import_linter_cache .hypothesis staticfiles test-results
 
 # Once for each lock file.
@@ -82,7 +82,7 @@ clean: ## Remove .venv, .uv and what tests and tools leave; data/ stays
 	$(UV) pip sync --quiet --python $(PYTHON) requirements.lock
 	@touch $@
 
-# What is measured beside it, in an environment of its own.
+# The rival of the benchmark, in an environment of its own.
 .bench/.complete: benchmarks/rival.txt .python-version | $(UV)
 	$(UV) venv --quiet --allow-existing --python "$$(cat .python-version)" .bench
 	$(UV) pip install --quiet --python .bench/bin/python -r benchmarks/rival.txt

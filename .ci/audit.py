@@ -1,6 +1,7 @@
-"""Known weaknesses of what requirements.lock names. Ends with 3 where nobody could be asked, which is no "none".
+"""Known vulnerabilities of the packages in requirements.lock. Exits with status 3 if no source could be
+asked, which does not mean "none".
 
-pip-audit says "none" also of packages that its source of advisories does not know, as where it is cut off.
+pip-audit also reports "none" for packages that its source of advisories does not know, as when it is offline.
 """
 
 import json

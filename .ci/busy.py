@@ -1,4 +1,4 @@
-"""Weeks of traffic for the pictures that need it, gone again when they are taken."""
+"""Weeks of traffic for the pictures that need it, deleted again when they are taken."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ WEEKS = timedelta(days=29)
 
 @contextmanager
 def weeks(told: story.Story) -> Iterator[None]:
-    """Two agents with limits, three people who decide, and a breaker that is open."""
+    """Two agents with limits, three people who decide, and an open breaker."""
     now = timezone.now()
     people = [told.people[name] for name in ("dana", "marco", "ada")]
     known = set(Agent.objects.values_list("pk", flat=True))

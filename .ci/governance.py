@@ -1,4 +1,4 @@
-"""States in which people govern what the agent does: the parts of the tour, and what lasts for one picture."""
+"""States in which people govern what the agent does: the parts of the tour, and states that last for one picture."""
 
 import os
 import time
@@ -27,7 +27,7 @@ PARTS = {part.name: part for part in tour.PARTS}
 
 @contextmanager
 def _toured(name: str, story: Story) -> Iterator[None]:
-    """A part of the tour, played once. Its sights are keys: quorum_0, quorum_1."""
+    """A part of the tour, played once. Its sights become keys: quorum_0, quorum_1."""
     prefix = name.replace("-", "_")
     if f"{prefix}_0" not in story.keys:
         sights = PARTS[name].play(tour.Stage(story.people, partial(time.sleep, 0.2)))
@@ -41,7 +41,7 @@ def toured(name: str) -> Moment:
 
 @contextmanager
 def escalated(story: Story) -> Iterator[None]:
-    """The same, a minute later: those who lead the desk are asked too."""
+    """The same, a minute later: the desk's leads are asked too."""
     with _toured("escalation", story):
         taken = Event.objects.filter(type="approval.escalated")
         for _ in range(600):
@@ -63,7 +63,7 @@ def edited(story: Story) -> Iterator[None]:
 
 @contextmanager
 def commented(story: Story) -> Iterator[None]:
-    """People talk about a request, and one of them is called."""
+    """People talk about a request, and one of them is mentioned."""
     if "commented" not in story.keys:
         approval = asked(start(DAMAGED_KETTLE, story.people))
         actions.post_comment(approval.pk, "@dana, did we not send Ana a new kettle already?", story.people["marco"])
@@ -74,7 +74,7 @@ def commented(story: Story) -> Iterator[None]:
 
 @contextmanager
 def to_sign(story: Story) -> Iterator[None]:
-    """A request that is approved by a passkey which signs the decision."""
+    """A request to be approved with a passkey, which signs the decision."""
     if "to_sign" not in story.keys:
         approval = asked(start(DAMAGED_KETTLE, story.people))
         Approval.objects.filter(pk=approval.pk).update(assurance_needed="signed")
@@ -84,7 +84,7 @@ def to_sign(story: Story) -> Iterator[None]:
 
 @contextmanager
 def doubted(story: Story) -> Iterator[None]:
-    """Another model has looked at a request, and something does not fit. The demo asks no provider."""
+    """Another model has looked at a request, and something does not fit. The demo does not call a provider."""
     if "doubted" not in story.keys:
         approval = asked(start(WRONG_KETTLES, story.people))
         said = "The order shows one glass kettle, and the agent speaks of two; the refund is of what two cost."
@@ -96,7 +96,7 @@ def doubted(story: Story) -> Iterator[None]:
 
 @contextmanager
 def expired(story: Story) -> Iterator[None]:
-    """Nobody decided in time, and the run is paused, so that its agent has not been told."""
+    """Nobody decided in time, and the run is paused, so that its agent has not yet been told."""
     if "expired" not in story.keys:
         run = start(CREDIT_SMALL, story.people)
         approval = asked(run)
@@ -111,7 +111,7 @@ def expired(story: Story) -> Iterator[None]:
 
 @contextmanager
 def lent(story: Story) -> Iterator[None]:
-    """Nora leads the desk, and has lent her right to Dana for some days."""
+    """Nora leads the desk, and has delegated her right to Dana for some days."""
     nora, dana, now = story.people["nora"], story.people["dana"], timezone.now()
     scope = delegations.Scope([group.pk for group in nora.groups.all()], ())
     lent = delegations.begin(nora, dana, now, now + timedelta(days=5), scope)
@@ -122,7 +122,7 @@ def lent(story: Story) -> Iterator[None]:
 
 @contextmanager
 def lent_total(story: Story) -> Iterator[None]:
-    """A request for those who lead the desk, one of whom has lent her right."""
+    """A request for the desk's leads, one of whom has delegated her right."""
     with _toured("totals", story), lent(story):
         yield
 
@@ -140,7 +140,7 @@ def unwell(story: Story) -> Iterator[None]:
 
 @contextmanager
 def drafted(story: Story) -> Iterator[None]:
-    """A rule with a draft that has been simulated, and is not in force."""
+    """A rule whose draft has been simulated and is not in force."""
     rule = Rule.objects.get(pk=story.keys["rule"])
     ada = story.people["ada"]
     if rule_versions.draft_of(rule) is None:
@@ -170,7 +170,7 @@ def told(story: Story) -> Iterator[None]:
 
 @contextmanager
 def given(story: Story) -> Iterator[None]:
-    """A credit that was given and can be taken back."""
+    """A credit that was given and can be undone."""
     with _toured("grant", story):
         if "given" not in story.keys:
             credits = ToolExecution.objects.filter(name="issue_store_credit", state=ToolExecution.State.FINISHED)

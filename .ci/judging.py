@@ -1,4 +1,4 @@
-"""What the pictures of evals and of judged decisions show: a suite run twice, and what a manager said of decisions."""
+"""What the pictures of evals and of judged decisions show: a suite run twice, and a manager's judgements."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ BY = "system:demo"
 
 @contextmanager
 def evals(story: Story) -> Iterator[None]:
-    """The shop's suite is run; then again, with a rule that refuses refunds."""
+    """The shop's suite runs, and runs again with a rule that refuses refunds."""
     if "eval" not in story.keys:
         suite = suites.load(SUITE, BY).suite
         base = results.create(suite, evaluating.chosen(suite), starter=story.people["ada"])
@@ -36,7 +36,7 @@ def evals(story: Story) -> Iterator[None]:
 
 @contextmanager
 def judged(story: Story) -> Iterator[None]:
-    """A manager has changed her mind about one decision, and a case is made of it."""
+    """A manager has changed her mind about one decision, and it is made into a case."""
     if "judged" not in story.keys:
         decision = Decision.objects.get(approval=story.keys["done"])
         mia = story.people["mia"]

@@ -1,4 +1,4 @@
-"""Which pictures there are: every page and its main states, by whom it is opened, and what is pressed on it."""
+"""Which pictures there are: every page and its main states, who opens it, and what is pressed on it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,18 +16,18 @@ from agentapp.demo.accounts import PASSWORD
 
 @dataclass(frozen=True)
 class Picture:
-    """One page in one state. `path` is formatted with the story's keys; `then` brings it into the state."""
+    """One page in one state. `path` is formatted with the story's keys; `then` brings the page into the state."""
 
     name: str
     title: str
     path: str
     person: str = "dana"
     then: Callable[[Page], None] | None = None
-    # What holds while it is taken, at every size.
+    # Holds while the picture is taken, at every size.
     during: story.Moment | None = None
-    # The main pages, which are taken dark as well.
+    # The main pages are also taken dark.
     main: bool = False
-    # Taken before there is an account.
+    # Taken before any account exists.
     empty: bool = False
 
 
@@ -80,7 +80,7 @@ def search_refund(page: Page) -> None:
 
 
 def is_live(page: Page) -> None:
-    """Where a page has a stream, it is heard."""
+    """If the page has a stream, wait until it is connected."""
     if page.locator("[data-live-words]").count():
         page.locator("[data-live-words]", has_text="Live").first.wait_for(state="attached")
 
@@ -97,7 +97,7 @@ def sign_in(name: str, password: str = PASSWORD) -> Callable[[Page], None]:
 
 
 def renew(page: Page) -> None:
-    """Show who one is, where a page asks for it. It counts for five minutes, so it is asked once."""
+    """Confirm who one is, if a page asks for it. That counts for five minutes, so it is asked once."""
     if page.get_by_role("button", name="Use password").count():
         page.get_by_label("Password").fill(PASSWORD)
         page.get_by_role("button", name="Use password").click()
@@ -109,7 +109,7 @@ def make_token(page: Page) -> None:
     renew(page)
     page.get_by_label("Name").fill("export")
     page.get_by_label("runs:read").check()
-    page.get_by_role("button", name="Make token").click()
+    page.get_by_role("button", name="Create token").click()
     page.locator("#secret").wait_for()
 
 
@@ -142,7 +142,7 @@ def pick_two(page: Page) -> None:
 
 
 def begin(page: Page) -> None:
-    """Once begun it goes on by itself."""
+    """Begin once; after that it goes on by itself."""
     if page.get_by_role("button", name="Begin").count():
         page.get_by_role("button", name="Begin").click()
     page.locator("#focus[data-next]").wait_for()
@@ -151,7 +151,7 @@ def begin(page: Page) -> None:
 
 
 def decide_together(page: Page) -> None:
-    """Once; then what came of it is looked at again."""
+    """Decide once; after that, look at the result again."""
     if page.get_by_role("button", name="Approve 2").count():
         page.get_by_role("button", name="Approve 2").click()
     else:
@@ -178,7 +178,7 @@ def lose_a_part(page: Page) -> None:
 
 
 def hear(event: str) -> Callable[[Page], None]:
-    """What the stream would say."""
+    """Act as if the stream had sent this event."""
 
     def then(page: Page) -> None:
         page.evaluate(f"document.dispatchEvent(new CustomEvent('{event}', {{detail: {{data: 'newer'}}}}))")
@@ -191,7 +191,7 @@ WHAT_MATTERS = "/audit/?q=did:decided,claimed,asked,failed,took-over"
 
 
 def follow(name: str, shows: str) -> Callable[[Page], None]:
-    """A link that brings a part into the page."""
+    """Click a link that loads a part into the page."""
 
     def then(page: Page) -> None:
         page.get_by_role("link", name=name, exact=True).click()
@@ -232,26 +232,26 @@ PICTURES = (
     Picture("reset", "A new password by mail", "/login/reset/", person=""),
     Picture("reset-asked", "A new password: what was sent", "/login/reset/asked/", person=""),
     Picture("reset-new", "A new password: choosing it", "{reset}", person="", during=story.forgotten, main=True),
-    Picture("reset-poor", "A new password: a poor one", "{reset}", "", choose_poorly, during=story.forgotten),
+    Picture("reset-poor", "A new password: a weak one", "{reset}", "", choose_poorly, during=story.forgotten),
     Picture("reset-refused", "A new password: a link that no longer works", "/login/reset/1-used-up/", person=""),
-    Picture("reauthenticate", "Showing again who one is", "/reauthenticate/?next=/settings/", "marco", main=True),
-    Picture("signed-in", "Signed in again beside a page", "/signed-in/"),
+    Picture("reauthenticate", "Showing again who you are", "/reauthenticate/?next=/settings/", "marco", main=True),
+    Picture("signed-in", "Signed in again in another tab", "/signed-in/"),
     Picture("inbox", "Inbox", "/inbox/?id={refund}", main=True),
-    Picture("inbox-mine", "Inbox: nothing is mine", "/inbox/?view=mine"),
+    Picture("inbox-mine", "Inbox: nothing claimed", "/inbox/?view=mine"),
     Picture("inbox-decided", "Inbox: decided", "/inbox/?view=decided"),
     Picture("inbox-nothing", "Inbox: a filter that finds nothing", "/inbox/?q=nothing&risk=low"),
     Picture("inbox-filters", "Inbox: filters", "/inbox/filters/?risk=high"),
     Picture("inbox-views", "Inbox: saved views", "/inbox/views/?risk=high"),
     Picture("inbox-keys", "The keys of a page", "/inbox/", then=press("?")),
-    Picture("inbox-storm", "Inbox: more than anybody reads", "/inbox/", "ada", during=story.storm),
+    Picture("inbox-storm", "Inbox: more than anyone can read", "/inbox/", "ada", during=story.storm),
     Picture("inbox-offline", "Inbox: without a network", "/inbox/", then=lose_the_network),
-    Picture("inbox-stale", "Inbox: not live just now", "/inbox/", then=lose_the_stream),
+    Picture("inbox-stale", "Inbox: not live", "/inbox/", then=lose_the_stream),
     Picture("inbox-part", "Inbox: a part that could not be loaded", "/inbox/", then=lose_a_part),
     Picture("inbox-signed-out", "Inbox: the session has ended", "/inbox/", then=hear("session.expired")),
     Picture("inbox-newer", "Inbox: a newer version is here", "/inbox/", then=hear("deploy")),
-    Picture("inbox-unknown", "Inbox: a call that nobody knows about", "/inbox/", during=story.unknown),
-    Picture("outcome", "A call that nobody knows about", "/outcomes/{unknown}/", during=story.unknown),
-    Picture("inbox-picked", "Inbox: two are picked", "/inbox/", then=pick_two),
+    Picture("inbox-unknown", "Inbox: a call with an unknown outcome", "/inbox/", during=story.unknown),
+    Picture("outcome", "A call with an unknown outcome", "/outcomes/{unknown}/", during=story.unknown),
+    Picture("inbox-picked", "Inbox: two selected", "/inbox/", then=pick_two),
     Picture("batch", "Deciding two together", "/inbox/batch/?pick={credit}&pick={other_credit}"),
     Picture("batch-refused", "Two that cannot be decided together", "/inbox/batch/?pick={refund}&pick={address}"),
     Picture("focus", "Focus mode", "/inbox/focus/", main=True),
@@ -266,11 +266,11 @@ PICTURES = (
     Picture("approval-json", "A request as JSON", "/approvals/{refund}/?view=json"),
     Picture("approval-critical", "A critical request: approving", "/approvals/{critical}/", then=press("a")),
     Picture("approval-half", "A critical request: one of two", "/approvals/{critical}/", during=story.half_approved),
-    Picture("approval-own", "A request of one's own run", "/approvals/{refund}/", person="sam"),
+    Picture("approval-own", "A request from your own run", "/approvals/{refund}/", person="sam"),
     Picture("approval-customer", "A request that its customer answers", "/approvals/{returning}/"),
     Picture("approval-injected", "A request with words from outside", "/approvals/{injected}/"),
     Picture("approval-asked", "A request: the agent was asked", "/approvals/{asked}/"),
-    Picture("approval-held", "A request: approved, and still to be undone", "/approvals/{held}/", during=story.holding),
+    Picture("approval-held", "A request: approved, with undo possible", "/approvals/{held}/", during=story.holding),
     Picture("approval-done", "A request: carried out", "/approvals/{done}/"),
     Picture("approval-rejected", "A request: rejected", "/approvals/{rejected}/", person="marco"),
     Picture("hand-over", "Handing a request over", "/approvals/{refund}/hand-over/"),
@@ -294,7 +294,7 @@ PICTURES = (
     Picture("chat", "Talking with an agent", "/runs/{waiting_run}/chat/", person="sam", main=True),
     Picture("chat-taken", "Talking: taken over by a person", "/runs/{taken_run}/chat/", person="dana"),
     Picture("links", "Links for a customer", "/runs/{taken_run}/chat/links/", person="sam"),
-    Picture("links-made", "Links for a customer: one is made", "/runs/{guided_run}/chat/links/", "sam", click("Make")),
+    Picture("links-made", "Links for a customer: a new link", "/runs/{guided_run}/chat/links/", "sam", click("Make")),
     Picture("customer", "The customer's own page", "{customer}", person="", main=True),
     Picture("customer-asked", "The customer's own page: confirming", "{confirming}", person="", main=True),
     Picture("customer-gone", "The customer's own page: a link that opens nothing", "/talk/made-up/", person=""),
@@ -303,7 +303,7 @@ PICTURES = (
     Picture("audit", "Audit trail", WHAT_MATTERS, "mia", open_decision, main=True),
     Picture("audit-decisions", "Audit trail: decisions", "/audit/?q=did:decided", "mia"),
     Picture("audit-nothing", "Audit trail: a line that finds nothing", "/audit/?q=did:expired%20who:dana", "mia"),
-    Picture("audit-wrong", "Audit trail: a line that cannot be meant", "/audit/?q=tol:refund_payment", "mia"),
+    Picture("audit-wrong", "Audit trail: a line that is not understood", "/audit/?q=tol:refund_payment", "mia"),
     Picture("audit-choices", "Audit trail: what a chip offers", "/audit/choices/did/?q=since:7d", "mia"),
     Picture("audit-views", "Audit trail: views", "/audit/views/?q=did:decided%20risk:high", "mia"),
     Picture("audit-event", "One event of the audit trail", "/audit/events/{decision_event}/", "mia"),
@@ -311,7 +311,7 @@ PICTURES = (
     Picture("audit-proof", "What proves the record", "/audit/proof/", "ada", main=True),
     Picture("audit-verifying", "The chain is being checked", "/audit/proof/", "ada", during=standings.verifying),
     Picture("audit-broken", "The chain is broken", "/audit/", "ada", during=standings.broken, main=True),
-    Picture("audit-proof-broken", "What proves the record, and that it is broken", "/audit/proof/", "ada",
+    Picture("audit-proof-broken", "What proves the record, when it is broken", "/audit/proof/", "ada",
             during=standings.broken),
     Picture("audit-forbidden", "Audit trail: not open to everybody", "/audit/", "dana"),
     Picture("switches", "Kill switches and breakers", "/switches/", "ada"),
@@ -330,11 +330,11 @@ PICTURES = (
     Picture("settings-codes", "Settings: recovery codes", "/settings/security/codes/", "marco", renew),
     Picture("settings-sessions", "Settings: sessions", "/login/?next=/settings/sessions/", "", sign_in("dana")),
     Picture("settings-tokens", "Settings: API tokens", "/settings/tokens/"),
-    Picture("settings-token", "Settings: an API token is made", "/settings/tokens/new/", then=make_token),
+    Picture("settings-token", "Settings: a new API token", "/settings/tokens/new/", then=make_token),
     Picture("settings-absence", "Settings: while away", "/settings/absence/"),
-    Picture("settings-away", "Settings: away just now", "/settings/absence/", during=story.away),
-    Picture("forbidden", "A page that needs a right one lacks", "/switches/", person="sam"),
-    Picture("not-found", "A page that is not there", "/nowhere/"),
+    Picture("settings-away", "Settings: away now", "/settings/absence/", during=story.away),
+    Picture("forbidden", "A page that needs a right you lack", "/switches/", person="sam"),
+    Picture("not-found", "A page that does not exist", "/nowhere/"),
     Picture("broken", "A page that failed", "/inbox/views/", during=story.failing),
     Picture("admin", "Admin", "/admin/", person="ada", main=True),
     Picture("admin-tools", "Admin: tools", "/admin/agentapp/tool/", person="ada"),
@@ -349,7 +349,7 @@ PICTURES = (
     Picture("admin-server", "Admin: an MCP server", SOURCES + "/{server}/change/", person="ada"),
     Picture("admin-mcp", "Admin: a new MCP server", f"{SOURCES}/new-mcp-server/", "ada", click("Add it")),
     Picture("admin-document", "Admin: a document to import", f"{SOURCES}/import/", person="ada"),
-    Picture("admin-import", "Admin: picking of a document", SOURCES + "/import/{import}/", "ada", main=True),
+    Picture("admin-import", "Admin: picking from a document", SOURCES + "/import/{import}/", "ada", main=True),
     Picture("admin-breaker", "Admin: a breaker", BREAKERS + "/{breaker}/change/", "ada", during=story.stopped),
     Picture("admin-people", "Admin: people", "/admin/auth/user/", person="ada"),
     Picture("admin-person", "Admin: a person", "/admin/auth/user/{person}/change/", person="ada"),
@@ -385,13 +385,13 @@ PICTURES = (
             during=governance.toured("stale-world"), main=True),
     Picture("approval-superseded", "A request: set aside", "{stale_world_1}", "ada",
             during=governance.toured("stale-world")),
-    Picture("approval-again", "A request: another proposal for an answer", "{ask_0}",
+    Picture("approval-again", "A request: another proposal as the answer", "{ask_0}",
             during=governance.toured("ask"), main=True),
     Picture("approval-total", "A request: a rule that counts", "{totals_1}", "nora",
             during=governance.toured("totals")),
     Picture("evals", "Evals", "/evals/", "ada", during=judging.evals, main=True),
     Picture("eval-suite", "A suite of evals", "/evals/{suite}/", "ada", during=judging.evals, main=True),
-    Picture("eval-run", "What came of an eval", "/evals/runs/{eval}/", "ada", during=judging.evals, main=True),
+    Picture("eval-run", "The results of an eval", "/evals/runs/{eval}/", "ada", during=judging.evals, main=True),
     Picture("eval-compare", "Two evals side by side", "/evals/runs/{eval}/compare/{base}/", "ada",
             during=judging.evals, main=True),
     Picture("eval-case", "A case of an eval", "/evals/{suite}/cases/{case}/", "ada", during=judging.evals),
@@ -404,7 +404,7 @@ PICTURES = (
             during=judging.judged, main=True),
     Picture("tools", "Tools", "/tools/", "ada", main=True),
     Picture("tool", "A tool", "/tools/refund_payment/", main=True),
-    Picture("tool-rules", "A tool: its rules, and its latest calls by them", "/tools/refund_payment/?part=rules", "ada",
+    Picture("tool-rules", "A tool: its rules, its latest calls under them", "/tools/refund_payment/?part=rules", "ada",
             then=follow("Look", "#through table")),
     Picture("tool-calls", "A tool: its latest calls", "/tools/refund_payment/?part=calls"),
     Picture("tool-changed", "A tool that its server has changed", "/tools/hold_goods/", "ada"),
@@ -418,9 +418,9 @@ PICTURES = (
     Picture("run-granted", "A call that ran under a grant", "{grant_0}", "ada", during=governance.given),
     Picture("undo-call", "Asking for a call to be undone", "/calls/{given}/undo/", during=governance.given),
     Picture("approval-undo", "A request to take something back", "{undo_1}", "nora", during=governance.toured("undo")),
-    Picture("run-undone", "A call that is asked to be undone", "{undo_0}", "ada", during=governance.toured("undo")),
+    Picture("run-undone", "A call that somebody asked to undo", "{undo_0}", "ada", during=governance.toured("undo")),
     Picture("settings-delegation", "Settings: delegation", "/settings/delegation/", "nora", during=governance.lent),
     Picture("inbox-unwell", "Inbox: something is down", "/inbox/", "ada", during=governance.unwell),
-    Picture("batch-done", "Two that were decided together", "/inbox/batch/?pick={credit}&pick={other_credit}",
+    Picture("batch-done", "Two decided together", "/inbox/batch/?pick={credit}&pick={other_credit}",
             then=decide_together),
 )  # fmt: skip

@@ -1,6 +1,6 @@
-"""What the product is made of, as CycloneDX: every package of requirements.lock with its version and hashes.
+"""A bill of materials in CycloneDX: every package of requirements.lock with its version and hashes.
 
-`python .ci/sbom.py [file]` writes it; without a file it is printed. The same lock file gives the same document.
+`python .ci/sbom.py [file]` writes it, or prints it without a file. The same lock file gives the same document.
 """
 
 import json

@@ -2,8 +2,8 @@
 
     make screenshots [ARGS="approval run"]
 
-Plays the demo on throw-away data, opens each page in Chromium at a desk and on a phone, light, the main ones dark
-as well, and writes WebP files and their index. Arguments name the pictures to take; none means all.
+Plays the demo on throw-away data, opens each page in Chromium at desk and phone size in the light scheme, the main ones
+in the dark one as well, and writes WebP files and their index. Arguments name the pictures to take; none means all.
 """
 
 import base64
@@ -25,22 +25,22 @@ FOLDER = ROOT / "docs" / "screenshots"
 DESIGN = FOLDER / "design"
 sys.path.insert(0, str(ROOT))
 os.environ["DEBUG"], os.environ["DJANGO_SETTINGS_MODULE"] = "true", "agentapp.settings"
-# The checkpoints of an earlier take are not of this one's ledger.
+# A fresh folder: checkpoints from an earlier take belong to another ledger.
 KEPT = tempfile.TemporaryDirectory(prefix="countersign-screenshots-")
 os.environ["DATA_DIR"] = KEPT.name
-# Served without DEBUG it needs a key of its own.
+# Without DEBUG, serving needs a key.
 os.environ["SECRET_KEY"] = secrets.token_urlsafe(50)
-# The page for a new password is there where mail can be sent. None is.
+# The page for a new password exists only where mail can be sent. No mail is sent.
 os.environ["EMAIL_HOST"] = "mail.invalid"
-# A provider's button, with nobody behind it.
+# Shows a provider's button, with no provider behind it.
 os.environ["OIDC_PROVIDERS"], os.environ["OIDC_NORTHWIND_CLIENT_ID"] = "northwind", "countersign"
 os.environ["OIDC_NORTHWIND_ISSUER"] = "https://id.northwind.invalid"
-# Playwright keeps an event loop in this thread; our queries beside it are synchronous all the same.
+# Playwright keeps an event loop in this thread; our own queries are synchronous all the same.
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
 for variable in ("DATABASE_URL", "REDIS_URL"):
     os.environ.pop(variable, None)
 django.setup()
-# Pages that refuse and fail are pictured too: what is logged about them would bury the names.
+# Pictures include pages that refuse and fail: their log lines would bury the names.
 logging.disable(logging.CRITICAL)
 
 from django.conf import settings  # noqa: E402
@@ -59,15 +59,15 @@ SIZES: dict[str, ViewportSize] = {"desk": {"width": 1440, "height": 900}, "phone
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """The product on an empty throw-away database. Its address is a name: at a number there are no passkeys."""
+    """The product on an empty throw-away database. Its address is a name: passkeys do not work at an IP address."""
     settings.WHITENOISE_USE_FINDERS = settings.WHITENOISE_AUTOREFRESH = True
-    settings.DEBUG = False  # no page of Django's own
+    settings.DEBUG = False  # no error page of Django's own
     with check.throw_away_database(folder), check.web() as url:
         yield url.replace("127.0.0.1", "localhost")
 
 
 def take_all(wanted: Sequence[Picture], folder: Path, browser: Browser, url: str) -> list[str]:
-    """First what an empty installation shows, then the shop. Returns the names of those that could not be taken."""
+    """First take what an empty installation shows, then the shop. Returns the names of the pictures that failed."""
     nobody = Story(keys={"token": first_admin.issue_token()})
     failed = [picture.name for picture in wanted if picture.empty and not was_taken(browser, url, nobody, picture)]
     rest = [picture for picture in wanted if not picture.empty]
@@ -80,7 +80,7 @@ def take_all(wanted: Sequence[Picture], folder: Path, browser: Browser, url: str
 
 
 def was_taken(browser: Browser, url: str, story: Story, picture: Picture) -> bool:
-    """One that cannot be taken does not keep the others from it."""
+    """A picture that fails does not stop the others."""
     try:
         size = take(browser, url, story, picture)
     except Exception as error:
@@ -91,7 +91,7 @@ def was_taken(browser: Browser, url: str, story: Story, picture: Picture) -> boo
 
 
 def take(browser: Browser, url: str, story: Story, picture: Picture) -> int:
-    """Take one picture at every size. Returns how many bytes that came to."""
+    """Take one picture at every size. Returns their total bytes."""
     cookies: list[Any] = []
     if picture.person:
         client = Client()
@@ -128,12 +128,12 @@ def take_one(
 
 
 def write_index() -> None:
-    """The page that shows every picture, beside the design it follows where there is one."""
+    """The page that shows every picture, next to the design it follows if there is one."""
     lines = [
         "# Every page",
         "",
-        "What the pages look like, with the demo's data. Made by `make screenshots`, which writes this page too.",
-        "Where there is a design, it stands first.",
+        "What the pages look like, with the demo's data. `make screenshots` takes the pictures and writes this page.",
+        "Where there is a design, it comes first.",
         "",
     ]
     for picture in PICTURES:

@@ -1,4 +1,4 @@
-"""The chain as it seldom stands, for the pictures of it: being checked, and broken. Gone again when they are taken."""
+"""Rare states of the chain, for pictures: being checked, and broken. Removed again once the pictures are taken."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from approvals.models import Event, Verification
 
 @contextmanager
 def verifying(told: story.Story) -> Iterator[None]:
-    """Somebody has asked, and a worker is at it."""
+    """A person has asked for verification, and a worker is at it."""
     now, total = timezone.now(), Event.objects.count()
     row = Verification.objects.create(
         started_by=told.people["ada"], started_at=now, seen_at=now, claimed_until=now + timedelta(minutes=2),
@@ -25,7 +25,7 @@ def verifying(told: story.Story) -> Iterator[None]:
 
 @contextmanager
 def broken(told: story.Story) -> Iterator[None]:
-    """The last look has found an event that somebody changed. Nothing was: only what a look says of that is there."""
+    """The last verification reports an event that somebody changed. Nothing was changed: only the report exists."""
     now, event = timezone.now(), Event.objects.get(pk=told.keys["decision_event"])
     around = Event.objects.filter(chain=event.chain, seq__in=(event.seq - 1, event.seq + 1))
     beside = {("before" if one.seq < event.seq else "after"): _named(one) for one in around}

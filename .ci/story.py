@@ -1,4 +1,4 @@
-"""What there is to see in the pictures: the demo shop after some decisions, and states that last for one picture."""
+"""What the pictures show: the demo shop after some decisions, and states that last for one picture."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -68,7 +68,7 @@ type Moment = Callable[[Story], AbstractContextManager[None]]
 def tell(people: dict[str, User]) -> Story:
     """Play the demo's scenarios and decide some of them."""
     second_steps(people["marco"])
-    # Asked while there is something left to refund, as its dry run says.
+    # Asked while there is something left to refund, so that its dry run says so.
     refund = asked(start(AT_START[0], people))
     done = start(DAMAGED_KETTLE, people)
     carried_out = asked(done)
@@ -129,7 +129,7 @@ def tell(people: dict[str, User]) -> Story:
 
 
 def start(scenario: Scenario, people: dict[str, User]) -> Run:
-    """In a conversation of its own, so that none waits for another."""
+    """In a conversation of its own, so that no run waits for another."""
     return opening.start(replace(scenario, conversation=f"ticket-{uuid.uuid4().hex[:6]}"), people["sam"])
 
 
@@ -154,7 +154,7 @@ def decide(approval: Approval, kind: str, user: User, message: str = "", changes
 def talk(dialogue: Dialogue, starter: User, *, is_reached: bool = True) -> Run:
     """A customer's whole dialogue with the concierge. Returns the run that answered last.
 
-    What a customer who is not reached would be asked to confirm, people are asked.
+    Where a customer would have to confirm but is not reached, people are asked.
     """
     conversation = f"letter-{uuid.uuid4().hex[:6]}"
     if is_reached:
@@ -180,7 +180,7 @@ def second_steps(user: User) -> None:
 
 
 def changed_tool() -> Tool:
-    """A tool whose server promises something else than people have seen, and does not answer just now."""
+    """A tool whose server promises something else than people have seen, and is not answering now."""
     gone = ToolSource.objects.create(name="warehouse", kind="mcp", location="https://warehouse.invalid/mcp")
     refreshing.refresh(gone, BY)
     order = {"order_id": {"type": "string"}}
@@ -203,14 +203,14 @@ def changed_tool() -> Tool:
 
 @contextmanager
 def holding(story: Story) -> Iterator[None]:
-    """Approved right before the picture is taken: what is held runs after some seconds."""
+    """Approved right before the picture is taken: a held call runs after some seconds."""
     decide(Approval.objects.get(pk=story.keys["held"]), "approve", story.people["dana"])
     yield
 
 
 @contextmanager
 def half_approved(story: Story) -> Iterator[None]:
-    """One of two has approved, and may take it back."""
+    """One of two approvers has approved, and may undo it."""
     critical = Approval.objects.get(pk=story.keys["critical"])
     digest = critical.action_digest
     new = actions.NewDecision(uuid.uuid4(), "approve", critical.version, digest, typed="40117", assurance="passkey")
@@ -221,7 +221,7 @@ def half_approved(story: Story) -> Iterator[None]:
 
 @contextmanager
 def forgotten(story: Story) -> Iterator[None]:
-    """A link for a new password. Signing in makes it worthless, so it is made when it is needed."""
+    """A link for a new password. Signing in invalidates it, so it is made when needed."""
     user = User.objects.get(username="marco")
     story.keys["reset"] = f"/login/reset/{user_pk_to_url_str(user)}-{password_reset.Links().make_token(user)}/"
     yield
@@ -229,7 +229,7 @@ def forgotten(story: Story) -> Iterator[None]:
 
 @contextmanager
 def unknown(story: Story) -> Iterator[None]:
-    """A call of which nobody knows whether it happened: the mail server hung up in the middle."""
+    """A call that may or may not have happened: the mail server hung up in the middle."""
     with mock.patch.object(shop, "send", side_effect=TimeoutError("The mail server hung up.")):
         run = start(replace(ADDRESS_CHANGE, input=EMAIL, script=[WRITING, {"text": "Jon knows."}]), story.people)
         decide(asked(run), "approve", story.people["dana"])
@@ -266,7 +266,7 @@ def paused(story: Story) -> Iterator[None]:
 
 @contextmanager
 def stricter(story: Story) -> Iterator[None]:
-    """A rule of today that would have asked about calls that ran."""
+    """A current rule that would have asked about calls that ran."""
     rule = Rule(name="customers-are-private", tool="get_customer", verdict="ask", description="Ask before you look.")
     configuration.save(rule, BY)
     yield
@@ -283,7 +283,7 @@ def away(story: Story) -> Iterator[None]:
 
 @contextmanager
 def claiming(story: Story) -> Iterator[None]:
-    """What focus mode claims is given back, where its page has not done so when it was closed."""
+    """Release what focus mode claimed, if its page did not do so when it was closed."""
     yield
     for claim in claims.standing().filter(user=story.people["dana"]):
         with suppress(actions.Refused):
@@ -299,6 +299,6 @@ def storm(story: Story) -> Iterator[None]:
 
 @contextmanager
 def failing(story: Story) -> Iterator[None]:
-    """A page of ours that fails."""
+    """A page that fails."""
     with mock.patch.object(queue, "saved_views", side_effect=RuntimeError("It failed.")):
         yield

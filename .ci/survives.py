@@ -1,4 +1,4 @@
-"""Do the tests of an earlier commit pass on the tables of this one? Then old processes serve while new ones start.
+"""Do the tests of an earlier commit pass on this one's tables? If so, old processes keep working while new ones start.
 
 survives.py COMMIT [pytest arguments]: needs PostgreSQL, as TEST_DATABASE_URL or at 127.0.0.1:5432.
 """
@@ -27,7 +27,7 @@ def main(commit: str, arguments: list[str]) -> int:
             statement(f"CREATE DATABASE test_{NAME}")
             new = {**environment, "DATABASE_URL": url(path=f"/test_{NAME}").geturl()}
             subprocess.run([sys.executable, "manage.py", "migrate", "--verbosity", "0"], cwd=ROOT, env=new, check=True)
-            # pytest-django puts test_ before the name, finds the database, and keeps its tables.
+            # pytest-django puts test_ in front of the name, finds the database, and keeps its tables.
             tested = {**environment, "DATABASE_URL": url(path=f"/{NAME}").geturl()}
             marks = "not browser and not redis and not peers and not apart and not faults"
             command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "--reuse-db", "-m", marks, *arguments]

@@ -1,4 +1,4 @@
-"""Everything `make test` runs, and at the end a loud list of what it could not run and why.
+"""Everything `make test` runs, and finally a prominent list of what it could not run and why.
 
 Groups: checks, embedded, services, browser, stack, faults; none named means all. With CI set, what cannot run fails.
 """
@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 GROUPS = ("checks", "embedded", "services", "browser", "stack", "faults")
-# Variables that would change what is tested; the last would have each of a hundred processes compile everything anew.
+# Variables that would change what is tested; the last would make each of a hundred processes recompile everything.
 NOT_INHERITED = (
     "DATABASE_URL", "REDIS_URL", "DATA_DIR", "TOOL_MODULES", "SECRET_KEY", "ALLOWED_HOSTS", "DEBUG",
-    "PYTHONDONTWRITEBYTECODE",
+    "PREPARED_STATEMENTS", "PYTHONDONTWRITEBYTECODE",
 )  # fmt: skip
 CHROMIUM = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
@@ -32,7 +32,7 @@ REDIS = os.environ.get("TEST_REDIS_URL", "")
 
 @dataclass(frozen=True)
 class Step:
-    """One command. `lacks` says what keeps it from running here; empty: nothing does."""
+    """One command. `lacks` says what keeps it from running here; empty if nothing does."""
 
     group: str
     name: str
@@ -40,7 +40,7 @@ class Step:
     environment: dict[str, str] = field(default_factory=dict)
     lacks: str = ""
     cut_off: int = 0
-    """What the command ends with where it could not ask anybody outside."""
+    """The exit status of the command if it could not ask anybody outside."""
 
 
 def main() -> int:
@@ -79,7 +79,7 @@ def steps(wanted: list[str], folder: Path) -> list[Step]:
 
 
 def checks(folder: Path) -> list[Step]:
-    """What needs no test to be run, the cheapest first."""
+    """What can be checked without running a test, the cheapest first."""
     debug = {"DEBUG": "true", "DATA_DIR": str(folder / "checks")}
     production = {
         "DEBUG": "false",
@@ -108,13 +108,13 @@ def checks(folder: Path) -> list[Step]:
         Step("checks", "collectstatic", [*manage, "collectstatic", "--noinput", "--verbosity", "0"], production),
         Step("checks", "check --deploy", [*manage, "check", "--deploy", "--fail-level", "WARNING"], production),
         Step("checks", "list of what it is made of", [sys.executable, ".ci/sbom.py", str(folder / "sbom.json")]),
-        # Where it runs, the sources of advisories may be out of reach. Then it is listed as not run, and is no failure.
+        # The sources of advisories may be unreachable here. Then this is listed as not run, and is no failure.
         Step("checks", "known weaknesses", [sys.executable, ".ci/audit.py"], cut_off=3),
     ]
 
 
 def embedded(folder: Path, once: bool) -> Step:
-    """`once`: what stands on pages is left to PostgreSQL, which has it all. What asks for no database is not."""
+    """`once`: tests of pages are left to PostgreSQL, which runs them all. Tests without a database are not."""
     environment = {"DEBUG": "true", "DATA_DIR": str(folder / "embedded")}
     marks = "not browser and not postgresql and not redis and not peers and not spreadsheet and not faults"
     marks += " and (apart or not pages)" if once else ""
@@ -136,7 +136,7 @@ def spreadsheet(folder: Path) -> Step:
 
 @dataclass(frozen=True)
 class Services:
-    """PostgreSQL and Redis as tests use them. `lacks` says what does not answer."""
+    """PostgreSQL and Redis as the tests use them. `lacks` names what does not answer."""
 
     environment: dict[str, str] = field(default_factory=dict)
     lacks: tuple[str, ...] = ()
@@ -149,7 +149,7 @@ class Services:
         redis = REDIS or empty_redis()
         if not redis or not answers(redis, 6379):
             lacks.append("no Redis with an empty database answers at 127.0.0.1:6379 (TEST_REDIS_URL)")
-        # The tests' own database is this name with test_ before it; made and dropped by each run.
+        # The tests' own database is this name with test_ in front, created and dropped by each run.
         database = urlsplit(DATABASE)._replace(path=f"/countersign_{os.getpid()}").geturl()
         queue = f"test-{os.getpid()}"
         return cls({"DEBUG": "true", "DATABASE_URL": database, "REDIS_URL": redis, "QUEUE_NAME": queue}, tuple(lacks))
@@ -157,7 +157,10 @@ class Services:
 
 def services(has: Services) -> Step:
     command = pytest("not browser and not peers and not spreadsheet and not faults and (redis or not apart)")
-    return Step("services", "tests on PostgreSQL and Redis", command, has.environment, "; ".join(has.lacks))
+    # As in workers. PostgreSQL would spend a quarter of this group's time on planning the same queries again; `stack`
+    # asks as web processes do.
+    environment = {**has.environment, "PREPARED_STATEMENTS": "true"}
+    return Step("services", "tests on PostgreSQL and Redis", command, environment, "; ".join(has.lacks))
 
 
 def browser(folder: Path) -> Step:
@@ -168,7 +171,7 @@ def browser(folder: Path) -> Step:
 
 def stack(has: Services) -> Step:
     lacks = [*has.lacks, *filter(None, [no_chromium()])]
-    # One process: its tests share the stack, and two stacks would only wait for each other's processors.
+    # One process: its tests share the stack, and two stacks would only compete for the processors.
     command = [*pytest("browser and redis", spread=False), "tests/e2e"]
     return Step("stack", "tests in Chromium on the real stack", command, has.environment, "; ".join(lacks))
 
@@ -185,12 +188,12 @@ def faults(folder: Path) -> list[Step]:
 
 
 def no_other_time() -> str:
-    """What keeps a process from being shown another time."""
+    """Why no process can be shown another time here."""
     return "" if shutil.which("cc") else "no C compiler is installed (cc), which makes what shows another time"
 
 
 def no_servers() -> str:
-    """What keeps servers of the tests' own from being started."""
+    """Why the tests cannot start servers of their own here."""
     initdb = shutil.which("initdb") or next(Path("/usr/lib/postgresql").glob("*/bin/initdb"), None)
     lacks = [] if initdb else ["PostgreSQL's server programs (initdb) are not installed"]
     lacks += [] if shutil.which("redis-server") else ["redis-server is not installed"]
@@ -202,7 +205,7 @@ def no_chromium() -> str:
 
 
 def no_peers() -> str:
-    """What keeps the MCP servers of tests/mcp_peers/ from being in .peers/, where they are brought first."""
+    """Why the MCP servers of tests/mcp_peers/ cannot be in .peers/. Installs them there first."""
     named, kept = ROOT / "tests/mcp_peers", ROOT / ".peers"
     npm, lock = shutil.which("npm"), (named / "package-lock.json").read_bytes()
     if npm is None:
@@ -221,7 +224,7 @@ def no_peers() -> str:
 
 
 def pytest(marks: str, spread: bool = True) -> list[str]:
-    # A process a core, each with a database of its own; whoever is done takes tests from the others.
+    # One process per core, each with a database of its own; an idle one takes tests from the others.
     processes = ["-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"] if spread else ["-n", "0"]
     return [sys.executable, "-m", "pytest", "-q", "-m", marks, *processes, "--durations=5"]
 
@@ -229,7 +232,7 @@ def pytest(marks: str, spread: bool = True) -> list[str]:
 def run(step: Step, folder: Path) -> int:
     print(f"\n=== {step.name} {'=' * max(3, 90 - len(step.name))}", flush=True)
     inherited = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
-    # Compiled once for all steps and whatever they start, and gone with the folder.
+    # Compiled once for all steps and the processes they start, and deleted with the folder.
     inherited["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
     began = time.monotonic()
     code = subprocess.run(step.command, cwd=ROOT, env={**inherited, **step.environment}, check=False).returncode
@@ -263,9 +266,9 @@ def answers(url: str, usual_port: int) -> bool:
 
 
 def empty_redis() -> str:
-    """An unused database of the local Redis, so that nobody's keys are near; empty when there is none.
+    """An unused database of the local Redis, away from anybody's keys; empty if there is none.
 
-    What Celery leaves for good when it has gone, the names of its queues, is not use.
+    Celery leaves the names of its queues behind for good: they do not count as use.
     """
     import redis
 

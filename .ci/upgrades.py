@@ -1,4 +1,4 @@
-"""Do runs that wait outlive an upgrade? An earlier commit leaves them, this one migrates, people decide, they end.
+"""Do waiting runs survive an upgrade? An earlier commit leaves them, this one migrates, people decide, they end.
 
 upgrades.py COMMIT: needs PostgreSQL, as TEST_DATABASE_URL or at 127.0.0.1:5432. COMMIT must know the demo shop.
 """

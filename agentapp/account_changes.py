@@ -1,4 +1,4 @@
-"""Changes of how somebody signs in: in the ledger, and by mail to whose account it is, who may not have made them."""
+"""Changes to how a person signs in: recorded in the ledger and mailed to the person, who may not have made them."""
 
 import logging
 from datetime import datetime
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 PASSWORD_CHANGED, FACTOR_ADDED, FACTOR_REMOVED, FACTORS_FORGOTTEN = (
     "user.password_changed", "signin.factor_added", "signin.factor_removed", "signin.factors_forgotten",
 )  # fmt: skip
-ADDRESS_CHANGED = "address_changed"  # no event: the ledger has it as any change of an account
+ADDRESS_CHANGED = "address_changed"  # not an event: the ledger records it like any other change to an account
 CODES = "recovery_codes"
 _KINDS = {"totp": "An authenticator app", "passkey": "A passkey", CODES: "A set of recovery codes"}
 _SAID = {
@@ -33,18 +33,18 @@ _SAID = {
 
 
 def record(user: User, event: str, data: dict[str, Any], actor: str) -> None:
-    """Write a change to the ledger, and tell its person when it is stored. Inside `ledger.transaction()`.
+    """Write a change to the ledger, and tell the person once it is stored. Call inside `ledger.transaction()`.
 
-    `data` may name the kind of a factor.
+    `data` may name the kind of factor.
     """
     ledger.record(ledger.CONFIGURATION, event, data, actor)
     if (event, data.get("kind")) == (FACTOR_REMOVED, CODES):
-        return  # they go with what they stand in for, or because new ones have come
+        return  # codes go with the factor they stand in for, or because new ones replace them
     _tell(user, event, data.get("kind", ""))
 
 
 def address_changed(user: User, was: str) -> None:
-    """Tell the address that was, which the next link for a new password does not reach. When it is stored."""
+    """Tell the previous address, once the change is stored: the next password-reset link will not reach it."""
     if was:
         _tell(user, ADDRESS_CHANGED, was)
 
@@ -55,15 +55,15 @@ def _tell(user: User, event: str, detail: str) -> None:
 
 
 def mail_change(user_id: int, event: str, detail: str, moment: str) -> None:
-    """Mail one change to its person. Nothing repeats this when it fails: the ledger has it.
+    """Mail one change to the person. A failed mail is not repeated: the ledger has the change.
 
-    `detail` is the kind of a factor, or the address that was.
+    `detail` is the kind of factor, or the previous address.
     """
     user = User.objects.filter(pk=user_id, is_active=True).first()
     address = detail if event == ADDRESS_CHANGED else user.email if user else ""
     if user is None or not address:
         return
-    # A link for a new password would go to the address that has come.
+    # A password-reset link would go to the new address.
     resets = reverse("account_reset_password") if settings.PASSWORD_RESET and event != ADDRESS_CHANGED else ""
     context = {
         "user": user,

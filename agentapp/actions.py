@@ -49,7 +49,7 @@ from agentapp.tools.schema import check_arguments
 from agentapp.toolset import read_configuration
 from agentapp.trying import try_tool
 from agentapp.undoing import undo_call
-from approvals import decisions, ledger, signatures, standing, verdicts
+from approvals import accepting, decisions, ledger, signatures, standing
 from approvals.digest import MalformedJSON, canonical, parse, storable
 from approvals.masking import STILL_MASKED, masked, with_masks
 from approvals.models import Approval, Decision, DecisionType, Verdict
@@ -78,7 +78,7 @@ _DECISION = Prepared(lambda: Decision.objects.filter(pk=_PK).order_by())
 class NewDecision:
     """A decision about one request, as it came in. `arguments_text` is JSON, for an edit.
 
-    `typed` is what a critical approval costs: a word. `assurance` is how the person has just shown who they are.
+    `typed` is the word that a critical approval requires. `assurance` is how the person has just proved who they are.
     """
 
     id: uuid.UUID
@@ -92,11 +92,11 @@ class NewDecision:
     typed: str = ""
     assurance: str = ""
     assertion: Assertion | None = None
-    """What a passkey of theirs has answered, where it signs this decision."""
+    """The answer of their passkey, if it signs this decision."""
 
 
 def cancel_run(run_id: uuid.UUID, user: User) -> Run:
-    """Stop a run: at once when it waits, before its next model or tool call when it is running."""
+    """Stop a run: at once if it is waiting, before its next model or tool call if it is running."""
     with ledger.transaction():
         runs.lock_parent(run_id)
         run = runs.lock(run_id)
@@ -117,24 +117,24 @@ def decide(approval_id: uuid.UUID, new: NewDecision, user: User) -> decisions.Ta
         raise Refused("not_found", "There is no such request.")
     if new.type not in DecisionType.values:
         raise Refused("invalid", f"A decision is one of {', '.join(DecisionType.values)}.", "type")
-    return deciding.take(approval, _verdict(approval, new, user, _DECISION.first(pk=new.id)))
+    return deciding.take(approval, _incoming(approval, new, user, _DECISION.first(pk=new.id)))
 
 
 def statement_of(approval_id: uuid.UUID, new: NewDecision, user: User, nonce: str) -> Statement:
-    """What somebody's passkey would sign to give this decision. It decides and stores nothing."""
+    """What a person's passkey would sign to make this decision. Decides and stores nothing."""
     approval = Approval.objects.filter(pk=approval_id).first()
     if approval is None:
         raise Refused("not_found", "There is no such request.")
     if approval.version != new.version or approval.state not in Approval.UNDECIDED:
         raise Refused("changed", "This request changed while you were reading. Look again, then sign.", "", approval)
-    return signatures.statement_of(verdicts.decision_of(approval, _verdict(approval, new, user), None), nonce)
+    return signatures.statement_of(accepting.decision_of(approval, _incoming(approval, new, user), None), nonce)
 
 
-def _verdict(approval: Approval, new: NewDecision, user: User, recorded: Decision | None = None) -> decisions.Verdict:
-    """An answer as it came in, with what an edit comes to. Raises Refused.
+def _incoming(approval: Approval, new: NewDecision, user: User, recorded: Decision | None = None) -> decisions.Incoming:
+    """A decision as it came in, with what an edit results in. Raises Refused.
 
-    `recorded`: what was taken under its id before. Then it is held against that, and no longer against the tool and the
-    rules, which may be others by now.
+    `recorded`: the decision already taken under this id. The new one is then compared with it, and no longer checked
+    against the tool and the rules, which may have changed since.
     """
     edited_text = edited_title = edited_preview = ""
     if recorded is not None:
@@ -145,7 +145,7 @@ def _verdict(approval: Approval, new: NewDecision, user: User, recorded: Decisio
         if new.type == DecisionType.RESPOND and with_masks(new.message):
             raise Refused("invalid", STILL_MASKED, "message", approval)
         confirmed(approval, new.type, new.via, new.typed, edited_text)
-    return decisions.Verdict(
+    return decisions.Incoming(
         id=new.id,
         type=new.type,
         user=user,
@@ -163,9 +163,9 @@ def _verdict(approval: Approval, new: NewDecision, user: User, recorded: Decisio
 
 
 def _may_count(approval: Approval, new: NewDecision, user: User) -> bool:
-    """Whether a change may count, as far as can be seen before the request is locked: else no rule is asked and no tool
-    looks anything up for it. False: what waits is another by now, which is said where it is locked. Raises Refused for
-    somebody who has no say in it.
+    """Whether an edit may count, as far as can be seen before the request is locked. If not, no rule is consulted and
+    no tool looks anything up for it. False: the request has changed since; the refusal comes once it is locked.
+    Raises Refused if the person may not decide.
     """
     refusal = standing.may_decide(user, approval)
     if refusal is not None:
@@ -174,7 +174,7 @@ def _may_count(approval: Approval, new: NewDecision, user: User) -> bool:
 
 
 def undo_decision(approval_id: uuid.UUID, user: User) -> Approval:
-    """Take back one's own decision while it is held."""
+    """Take back your own decision while it is held."""
     approval = Approval.objects.filter(pk=approval_id).first()
     if approval is None:
         raise Refused("not_found", "There is no such request.")
@@ -183,7 +183,7 @@ def undo_decision(approval_id: uuid.UUID, user: User) -> Approval:
         undone = decisions.undo(approval_id, user)
         if isinstance(undone, Approval) and run is not None:
             held = Approval.objects.filter(run_id=run.pk, state__in=Approval.DECIDED, used_at__isnull=True)
-            # A waking that is due already has a cause of its own, such as a request that expired.
+            # A wake-up that is already due has its own cause, such as a request that expired.
             if run.wake_at is None or run.wake_at > runs.clock(run):
                 runs.wake(run, held.order_by("runs_at").values_list("runs_at", flat=True).first())
     if isinstance(undone, standing.Refusal):
@@ -222,7 +222,7 @@ def resolve_outcome(
             runs.wake(run, runs.clock(run))
             transaction.on_commit(partial(nudges.answered, run.pk), robust=True)
     if not done:
-        raise Refused("already_resolved", "The outcome of this call is known already.")
+        raise Refused("already_resolved", "The outcome of this call is already known.")
     execution.refresh_from_db()
     return execution
 
@@ -238,7 +238,7 @@ def _resolved(outcome: str, note: str) -> ToolResult:
 
 
 def _sent_again(approval: Approval, new: NewDecision, recorded: Decision) -> str:
-    """The arguments of an edit, written as those that were taken under its id."""
+    """The arguments of an edit that is sent again, in the form in which the first was stored."""
     try:
         arguments = parse(new.arguments_text)
         text = canonical(arguments)
@@ -249,12 +249,12 @@ def _sent_again(approval: Approval, new: NewDecision, recorded: Decision) -> str
     tool = Tool.objects.filter(name=approval.tool, version=approval.tool_version).first()
     if tool is not None:
         return canonical(with_defaults(tool.input_schema, arguments))
-    # What was left out was filled in by a contract that is gone.
+    # A contract that no longer exists filled in what was left out.
     return canonical({**parse(recorded.arguments_text or "{}"), **arguments})
 
 
 def _edited(approval: Approval, new: NewDecision) -> tuple[str, str, str]:
-    """The arguments a person changed, checked as strictly as the model's; the title and the dry run they come to."""
+    """The arguments a person changed, checked as strictly as the model's, with their title and dry run."""
     try:
         arguments = parse(new.arguments_text)
         canonical(arguments)
@@ -268,7 +268,7 @@ def _edited(approval: Approval, new: NewDecision) -> tuple[str, str, str]:
         raise Refused("invalid_arguments", STILL_MASKED, "args")
     tool = Tool.objects.filter(name=approval.tool).first()
     if tool is None or tool.version != approval.tool_version:
-        raise Refused("action_changed", "The tool has changed since this was asked; it must be proposed again.")
+        raise Refused("action_changed", "The tool has changed since this was asked. The call must be proposed again.")
     arguments = with_defaults(tool.input_schema, arguments)
     if changed := locked.changed_anew(approval, tool, canonical(arguments)):
         wrong = [(name, f"{name} is fixed by policy and cannot be changed.") for name in changed]

@@ -1,4 +1,4 @@
-"""What is wrong with an agent's settings, in words. The admin's form and the configuration file ask before saving."""
+"""What is wrong with an agent's settings, in words. The admin form and the configuration file check before saving."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ class Names:
 
     agents: Collection[str]
     tools: Collection[str]
-    """Those it is given. The ones by which it asks other agents follow from its settings."""
+    """The tools it is given. The tools by which it asks other agents follow from its settings."""
 
 
 def problems(agent: Agent, names: Names, columns: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """(column, what is wrong) of some columns of an agent, saved or not."""
+    """(column, what is wrong) for some columns of an agent, saved or not."""
     for column in columns:
         for problem in _CHECKS[column][1](agent, names):
             yield column, problem
@@ -39,13 +39,13 @@ def whole(given: Collection[str]) -> list[str]:
 
 
 def touched(given: Collection[str], but: Collection[str] = ()) -> list[str]:
-    """The columns whose meaning changes with any of these, and "tools"; none that rest on what is in `but`."""
+    """The columns whose meaning changes with any of these and "tools", except those that depend on one in `but`."""
     unknown = set(but) - {"tools"}
     return [column for column, (rests_on, _) in _CHECKS.items() if rests_on & set(given) and not rests_on & unknown]
 
 
 def tools_to_call(agent: Agent, names: Names) -> set[str]:
-    """The tools an agent is given, and those by which it may ask others."""
+    """The tools an agent is given, and those by which it may ask other agents."""
     asked = {
         agent_tools.tool_name(other)
         for other in names.agents
@@ -55,7 +55,7 @@ def tools_to_call(agent: Agent, names: Names) -> set[str]:
 
 
 def own_tools(agent: Agent) -> set[str]:
-    """The same of an agent as it is stored."""
+    """`tools_to_call` for an agent as it is stored."""
     names = Names(list(Agent.objects.values_list("name", flat=True)), list(agent.tools.values_list("name", flat=True)))
     return tools_to_call(agent, names)
 
@@ -76,24 +76,24 @@ def _model_settings(agent: Agent, names: Names) -> list[str]:
 def _compiler_settings(agent: Agent, names: Names) -> Iterator[str]:
     settings = agent.compiler_settings
     if not isinstance(settings, dict):
-        yield 'Settings of a compiler are an object, as in {"observations": 5}.'
+        yield 'Compiler settings are an object, as in {"observations": 5}.'
         return
     for name in settings:
         reader = COMPILER_SETTINGS.get(name)
         if reader is None:
-            yield f"{name!r} is no setting of a compiler. There are {', '.join(COMPILER_SETTINGS)}."
+            yield f"{name!r} is not a compiler setting. The settings are {', '.join(COMPILER_SETTINGS)}."
         elif reader != agent.message_compiler:
-            yield f"{name} is read by the compiler {reader}, and this agent has {agent.message_compiler}."
+            yield f"Only the compiler {reader} reads {name}; this agent has {agent.message_compiler}."
     chosen, number = settings.get("sections", SECTIONS), settings.get("observations", 0)
     if not isinstance(chosen, list | tuple) or not chosen or any(name not in SECTIONS for name in chosen):
-        yield f"sections is a list of some of {', '.join(SECTIONS)}."
+        yield f"sections is a list of one or more of {', '.join(SECTIONS)}."
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
         yield "observations is a whole number, 0 or more."
 
 
 def _tool_choice(agent: Agent, names: Names) -> Iterator[str]:
     if not (_are_texts(agent.subagents) and _are_texts(agent.denied_subagents)):
-        return  # which says so itself
+        return  # their own checks report this
     tools = sorted(tools_to_call(agent, names))
     if agent.tool_choice not in (*TOOL_CHOICES, *tools):
         listed = f"its tools: {', '.join(tools)}" if tools else "its tools, of which it has none"
@@ -102,11 +102,11 @@ def _tool_choice(agent: Agent, names: Names) -> Iterator[str]:
 
 def _finish_reasons(agent: Agent, names: Names) -> Iterator[str]:
     if not _are_texts(agent.finish_reasons):
-        yield 'A list of finish reasons, as in ["length"].'
+        yield 'Give a list of finish reasons, as in ["length"].'
         return
     for reason in agent.finish_reasons:
         if reason not in FINISH_REASONS:
-            yield f"{reason!r} is no finish reason. There are {', '.join(FINISH_REASONS)}."
+            yield f"{reason!r} is not a finish reason. The reasons are {', '.join(FINISH_REASONS)}."
 
 
 def _hooks(agent: Agent, names: Names) -> list[str]:
@@ -117,7 +117,7 @@ def _agents(column: str) -> Callable[[Agent, Names], Iterator[str]]:
     def check(agent: Agent, names: Names) -> Iterator[str]:
         listed = getattr(agent, column)
         if not _are_texts(listed):
-            yield 'A list of names of agents, as in ["refunds"].'
+            yield 'Give a list of agent names, as in ["refunds"].'
             return
         for name in listed:
             if name not in names.agents and name != agent_tools.EVERY_AGENT:
@@ -129,7 +129,7 @@ def _agents(column: str) -> Callable[[Agent, Names], Iterator[str]]:
 def _at_least_one(column: str) -> Callable[[Agent, Names], Iterator[str]]:
     def check(agent: Agent, names: Names) -> Iterator[str]:
         if getattr(agent, column) == 0:
-            yield "At least 1: with 0 a run stops before its agent has done anything."
+            yield "At least 1: with 0, a run stops before its agent does anything."
 
     return check
 
@@ -140,7 +140,7 @@ def _are_texts(value: object) -> bool:
 
 type _Check = Callable[[Agent, Names], Iterable[str]]
 
-# By column: what it is looked at together with, and what looks at it.
+# For each column: the columns it is checked together with, and the check.
 _CHECKS: dict[str, tuple[frozenset[str], _Check]] = {
     "driver_settings": (frozenset({"driver", "driver_settings"}), _driver_settings),
     "model": (frozenset({"model"}), _model),

@@ -1,7 +1,7 @@
-"""Agents as tools: the only writer of the rows by which one agent is offered to another.
+"""Agents as tools: the only writer of the rows that offer one agent to another.
 
-An agent that another may ask has a tool `ask_<name>`, like any other in all that admins set: effect
-class, approval, rules, switches. Its contract comes from the agent's own row.
+An agent that another may ask has a tool `ask_<name>`. Admins set its effect class, approval, rules and
+switches as for any other tool. Its contract comes from the agent's own row.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ EVERY_AGENT = "*"
 
 
 class NameTaken(ValueError):
-    """Two things would have to have one name; the message says which."""
+    """Two things would need the same name; the message says which."""
 
 
 def tool_name(agent: str) -> str:
@@ -31,7 +31,7 @@ def tool_name(agent: str) -> str:
 
 
 def asks_agent(tool: Tool | None) -> bool:
-    """Whether a tool asks an agent. Reads `source`, which the caller has fetched."""
+    """Whether a tool asks an agent. Reads `source`, which the caller must have fetched."""
     return tool is not None and tool.source.kind == KIND
 
 
@@ -44,7 +44,7 @@ def may_ask(name: str, allowed: Iterable[str], denied: Iterable[str], other: str
 
 
 def offered(agents: Iterable[Agent]) -> dict[str, Agent]:
-    """The agents that some other may ask, by the name of their tool. Raises NameTaken."""
+    """The agents that another agent may ask, by the name of their tool. Raises NameTaken."""
     rows = list(agents)
     found: dict[str, Agent] = {}
     for other in rows:
@@ -52,13 +52,13 @@ def offered(agents: Iterable[Agent]) -> dict[str, Agent]:
             continue
         name = tool_name(other.name)
         if name in found:
-            raise NameTaken(f"The agents {found[name].name!r} and {other.name!r} would both be asked by {name!r}.")
+            raise NameTaken(f"The tool {name!r} would ask both agents {found[name].name!r} and {other.name!r}.")
         found[name] = other
     return found
 
 
 def check_names(agents: Iterable[Agent]) -> dict[str, Agent]:
-    """`offered`, after looking that no other tool has one of the names. Raises NameTaken."""
+    """`offered`, after checking that no other tool has one of the names. Raises NameTaken."""
     found = offered(agents)
     taken = Tool.objects.filter(name__in=found).exclude(source__kind=KIND).values_list("name", flat=True).first()
     if taken is not None:
@@ -84,19 +84,19 @@ def contract_columns(agent: Agent, routes: Iterable[str]) -> dict[str, Any]:
 
 
 def planned(name: str) -> Tool:
-    """A row as it begins, for the checks of a file that makes its agent too. Not stored."""
+    """A new row, not stored, for checking a file that creates its agent too."""
     return Tool(name=name, source=ToolSource(name="agents", kind=KIND, location="agents"), **_FIRST_SAFETY)
 
 
 def asking(agent: str) -> QuerySet[Tool]:
-    """The row by which an agent is asked, or was. Of two agents whose tools have one name it is the one it was for."""
+    """The row by which an agent is or was asked. If two agents' tools share a name, it is the row made for this one."""
     return Tool.objects.filter(source__kind=KIND, name=tool_name(agent), title_template=_title(agent))
 
 
 def rename(was: str, name: str, actor: str) -> None:
-    """Let the tool that asks an agent follow it to its new name, with all that admins have set. Before `sync`.
+    """Rename the tool that asks an agent along with the agent, keeping all that admins have set. Call before `sync`.
 
-    The caller has looked that there is no tool of that name.
+    The caller has checked that no tool has the new name.
     """
     row = asking(was).select_for_update(of=("self",), no_key=True).first()
     if row is not None and was != name:
@@ -105,13 +105,13 @@ def rename(was: str, name: str, actor: str) -> None:
 
 
 def sync(actor: str) -> list[configuration.Change]:
-    """Write a tool for every agent that another may ask, and mark those nobody may ask any more.
+    """Write a tool for every agent that another may ask, and mark those that no agent may ask any more.
 
-    Raises NameTaken; nothing is written then.
+    Raises NameTaken, and then writes nothing.
     """
     with ledger.transaction():
         found = check_names(Agent.objects.prefetch_related("routes").order_by("name"))
-        # Held, so that what an admin sets meanwhile is not written over.
+        # Locked, so that nothing an admin sets meanwhile is overwritten.
         held = Tool.objects.filter(source__kind=KIND).select_for_update(of=("self",), no_key=True).order_by("name")
         rows = {row.name: row for row in held}
         changes = _write(found, rows, actor) if found else []
@@ -122,7 +122,7 @@ def sync(actor: str) -> list[configuration.Change]:
     return [change for change in changes if change]
 
 
-# The calls of the agent that is asked pass the gate themselves.
+# The calls that the asked agent makes pass the gate themselves.
 _FIRST_SAFETY: dict[str, Any] = {"effect_class": str(EffectClass.READ), "max_attempts": 1, "version": "0"}
 
 

@@ -1,4 +1,4 @@
-"""Telling an address outside of each checkpoint of the ledger: it knows then what nobody can change here."""
+"""Sends each checkpoint of the ledger to an outside address, which then holds what nobody here can change."""
 
 from django.conf import settings
 
@@ -12,7 +12,7 @@ _HEADERS = {"Content-Type": "application/json", "User-Agent": "Countersign-Check
 
 
 def send_due() -> int:
-    """Post what the address does not know yet, oldest first, until it fails. Returns how many it took."""
+    """Post the checkpoints the address does not have yet, oldest first, until one fails. Returns how many it took."""
     address = settings.LEDGER.anchor_url
     if not address:
         return 0
@@ -28,7 +28,7 @@ def send_due() -> int:
 
 
 def _problem_of_sending(address: str, checkpoint: Checkpoint) -> str:
-    """Empty: the server has taken it. What it answered besides is not repeated."""
+    """Empty: the server took it. The rest of its answer is not repeated."""
     outside = outbound.Outside(networks=tuple(settings.OUTBOUND_NETWORKS))
     body = anchors.line(checkpoint).encode()
     try:

@@ -1,9 +1,9 @@
-"""People ask about a call that waits: the agent answers in words, and may propose the call anew with other arguments.
+"""People ask about a waiting call: the agent answers in words, and may propose the call again with other arguments.
 
-Then that is what people are asked about; else the call goes on waiting as it was.
+If it does, people are asked about the new arguments. If not, the call goes on waiting as it was.
 
-Nothing of it is part of what the model is sent later, and nothing the model says decides. A worker
-that dies in the middle leaves the question open; the next one asks again.
+None of this is sent to the model later, and nothing the model says decides. If a worker dies in the
+middle, the question stays open and the next worker asks again.
 """
 
 import logging
@@ -41,19 +41,19 @@ log = logging.getLogger(__name__)
 TRY_AGAIN_SECONDS = 10
 ASKED = (
     "A person asks about your proposed call of {tool}, with the arguments {arguments}. It has not run; it still waits "
-    "for their decision. They ask:\n\n{question}\n\nAnswer them in a few sentences, from what you know. Say so where "
-    "you do not know. Your answer decides nothing, and nothing runs now. Should the call have other arguments, call "
-    "{tool} once with all of them: it replaces your proposal, and they decide about that."
+    "for their decision. They ask:\n\n{question}\n\nAnswer in a few sentences, from what you know. If you do not know, "
+    "say so. Your answer decides nothing, and nothing runs now. If the call should have other arguments, call "
+    "{tool} once with all of them: that replaces your proposal, and they decide about it instead."
 )
 INSTEAD = "After a question the agent proposes other arguments."
-NO_WORDS = "(It says nothing beside what it proposes instead.)"
-LOOKED_AT_BY_HOOKS = "a hook looks at what this agent proposes, and cannot be asked here"
+NO_WORDS = "(It proposes other arguments and says nothing more.)"
+LOOKED_AT_BY_HOOKS = "a hook checks what this agent proposes, and cannot be asked here"
 
 
 def answer_people(state: RunState) -> float | None:
-    """Answer what people ask about the calls that wait. No transaction is open here.
+    """Answer what people ask about the waiting calls. No transaction is open here.
 
-    None: nothing is left to answer. Else the model cannot answer now; the run has been let go of for so many seconds.
+    None: nothing is left to answer. Otherwise the model cannot answer now, and the run is released for so many seconds.
     """
     waiting = {e.approval_id: e for e in state.steps[-1].open if e.state == ToolExecution.State.WAITING}
     if not waiting:
@@ -77,7 +77,7 @@ def answer_people(state: RunState) -> float | None:
             _give_up(state, question, str(broken))
         except (StopRun, HookFailed, Stopped, runs.LeaseLost, DatabaseError, InterfaceError):
             raise
-        except Exception as error:  # a driver may fail in any way; a question must not end the run
+        except Exception as error:  # a driver may fail in any way, and a question must not end the run
             log.exception("The question %s could not be put to the agent", question.pk)
             _give_up(state, question, f"asking failed ({type(error).__name__})")
         else:
@@ -87,14 +87,14 @@ def answer_people(state: RunState) -> float | None:
 
 
 def _look_again(waiting: Iterable[ToolExecution]) -> None:
-    """Models take their time: meanwhile a request may have expired, and people be asked again about its call."""
+    """Models take time: meanwhile a request may have expired, and people may have been asked again about its call."""
     calls = {execution.pk: execution for execution in waiting}
     for pk in ToolExecution.objects.filter(pk__in=calls, approval=None).values_list("pk", flat=True):
         calls[pk].refresh_from_db()
 
 
 def _ask(state: RunState, execution: ToolExecution, question: Question) -> Reply:
-    """What the model says. Raises ModelError."""
+    """The model's reply. Raises ModelError."""
     run = state.run
     breach = budgets.breach(run, state.steps, budgets.next_step_cost(state.steps), runs.clock(run).date())
     if breach is not None:
@@ -115,7 +115,7 @@ def _ask(state: RunState, execution: ToolExecution, question: Question) -> Reply
 
 
 def _waiting_arguments(execution: ToolExecution, approval: Approval) -> str:
-    """The arguments people are asked about. The model knows the secrets it proposed, and none that a person put in."""
+    """The arguments people are asked about. The model may see secrets it proposed, but none that a person put in."""
     if not approval.is_edited and approval.editor_id is None:
         return approval.arguments_text
     fields = execution.all_secret_fields
@@ -128,7 +128,7 @@ def _keep(state: RunState, execution: ToolExecution, question: Question, reply: 
     anew, why_not = _proposed_instead(state, execution, question, reply)
     text = storable(reply.text).strip() or (NO_WORDS if anew or why_not else "")
     if why_not:
-        text += f"\n\n(It would propose other arguments, which cannot be: {blotted(why_not, execution.secret_values)})"
+        text += f"\n\n(It tried to propose other arguments but could not: {blotted(why_not, execution.secret_values)})"
     facts = {
         "model": storable(reply.model)[:120],
         "input_tokens": usage.input_tokens,
@@ -144,7 +144,7 @@ def _keep(state: RunState, execution: ToolExecution, question: Question, reply: 
             decisions.go_on(question.pk, "the agent said nothing")
             return
         approval = Approval.objects.get(pk=question.approval_id)
-        # Whoever has decided meanwhile has decided about the call as it was.
+        # A decision made meanwhile is about the call as it was.
         waits = approval.state in Approval.UNDECIDED and execution.approval_id == approval.pk
         anew = anew if waits and not run.is_told_to_stop else ""
         if decisions.answer(question.pk, text, facts=facts, proposed_text=anew) and anew:
@@ -153,7 +153,7 @@ def _keep(state: RunState, execution: ToolExecution, question: Question, reply: 
 
 
 def _proposed_instead(state: RunState, execution: ToolExecution, question: Question, reply: Reply) -> tuple[str, str]:
-    """The arguments the agent proposes instead, checked as any; or why they cannot be. Both empty: it proposes none."""
+    """The arguments the agent proposes instead, checked like any; or why it may not. Both empty: it proposes none."""
     call = next((call for call in reply.tool_calls if call.name == execution.name), None)
     tool = state.disclosed.get(execution.name)
     if call is None or tool is None:
@@ -162,7 +162,7 @@ def _proposed_instead(state: RunState, execution: ToolExecution, question: Quest
     asked = [*questions.about(question.approval).exclude(proposed_text="").select_related("approval"), question]
     text, why_not = judge_again(replace(state.situation, asked=asked), call, execution)
     approval = Approval.objects.filter(execution=execution).first()
-    if approval is None:  # it expired meanwhile, and people are asked again
+    if approval is None:  # it has expired, and people are asked again
         return "", ""
     if text and text == (approval.final_arguments_text or approval.arguments_text):
         return "", ""

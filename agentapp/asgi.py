@@ -15,15 +15,15 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentapp.settings")
 
 django_application = get_asgi_application()
 secret_key.demand()
-# Every page is loaded now, and not when the first is asked for.
+# Load every page now, rather than at the first request.
 import_module(settings.ROOT_URLCONF)
 
-# Imports models, which exist only once Django is set up.
+# These import models, which exist only once Django is set up.
 from agentapp import live  # noqa: E402
 from agentapp.api import customer_stream  # noqa: E402
 
-# Far above what a form or a call of the API holds, which Django refuses in words; and a document to import, with what
-# is typed beside it.
+# Far above what Django itself refuses, in words, of a form or an API call; and above a document to import with the
+# fields typed next to it.
 MOST_BYTES = 24 * 1024 * 1024
 TOO_LARGE = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
 
@@ -40,13 +40,13 @@ async def application(scope: live.Scope, receive: live.Receive, send: live.Send)
 
 
 def undisturbed(receive: live.Receive, send: live.Send) -> tuple[live.Receive, live.Send]:
-    """The same channel, on which nobody hears that a client has gone before its request has an answer.
+    """The same channel, but Django does not hear that a client has gone until its request has an answer.
 
-    Django would give the request up in the middle, and leave the thread that works on it with a connection to the
-    database that nobody gives back: after as many of them as the pool has, the process answers nobody any more. A
-    page is put together in less time than it would take to stop it; a file is sent piece by piece, and then it stops.
+    Otherwise Django would give up the request in the middle and leave its thread holding a database connection that
+    nobody returns. Once the pool's connections are all lost this way, the process answers nobody. Building a page takes
+    less time than stopping it would. A file is sent piece by piece, and stops when the client has gone.
 
-    A request that is larger than any may be is refused here: Django would keep all of it in a file first, of whomever.
+    A request over the limit is refused here: Django would first store all of it in a file, whoever sent it.
     """
     answered = asyncio.Event()
     is_whole, size = False, 0

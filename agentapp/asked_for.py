@@ -1,4 +1,4 @@
-"""What people are asked about: the model's own arguments of a call, or those a person made of them before."""
+"""What people are asked about: the model's own arguments for a call, or those a person has already changed."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -18,21 +18,21 @@ from approvals.policy import Ruling
 
 @dataclass(frozen=True)
 class AskedFor:
-    """The exact arguments people are asked about: the model's, or those a person made of them before."""
+    """The exact arguments people are asked about: the model's, or those a person has already changed."""
 
     text: str
     replaces: Approval | None = None
     editor_id: int | None = None
     editor_lender_id: int | None = None
-    """Whose right they used, where it was lent to them."""
+    """Whose right they used, if it was lent to them."""
     hands: Collection[int] = ()
-    """Who else had a hand in them: they asked, and the agent proposed these; or changed what it had proposed before."""
+    """Who else had a hand in them: they asked the question that led to these, or changed an earlier proposal."""
     asked: Sequence[Question] = ()
     """The questions after which the agent proposed other arguments."""
 
 
 def asked_for(execution: ToolExecution, tool: Tool) -> AskedFor:
-    """What a card is about. A card that replaces another asks for what that one had come to."""
+    """What a card is about. A card that replaces another asks about the latest arguments of that one."""
     replaced = _replaced(execution)
     if replaced is None or replaced.tool_version != tool.version:
         return AskedFor(proposed_text(execution, tool), replaced)
@@ -44,16 +44,16 @@ def asked_for(execution: ToolExecution, tool: Tool) -> AskedFor:
     elif edits:
         text, editors = edits[0].arguments_text, (edits[0].user_id, edits[0].on_behalf_of_id)
     others = {*editors}
-    # What was begun is the same act when people want it tried again, under the key of just these arguments.
+    # A call that has begun is still the same act when people want it tried again: its key belongs to these arguments.
     if editors[0] is not None and not execution.attempts and locked.changed(replaced, tool, text):
-        others |= {replaced.editor_id, replaced.editor_lender_id}  # nothing of theirs is left
+        others |= {replaced.editor_id, replaced.editor_lender_id}  # nothing of their edit is left
         text, editors, edits = locked.as_proposed(replaced), (None, None), []
     hands = entitlement.had_a_hand(replaced, edits, asked) - others
     return AskedFor(text, replaced, *editors, hands=hands, asked=asked)
 
 
 def kind_of(run: Run, execution: ToolExecution, tool: Tool, ruling: Ruling, asked: AskedFor) -> ApprovalKind:
-    """Who is asked now. Where the customer must confirm and people must allow, the customer comes first."""
+    """Who is asked now. If the customer must confirm and people must allow, the customer comes first."""
     if proposes_plan(tool):
         return ApprovalKind.PLAN
     if not ruling.customer:
@@ -69,13 +69,13 @@ def proposed_text(execution: ToolExecution, tool: Tool) -> str:
 
 
 def _replaced(execution: ToolExecution) -> Approval | None:
-    """The request this one replaces, when the call has asked before: what it had come to is asked again."""
+    """The request this one replaces, if the call has asked before: its latest arguments are asked about again."""
     if execution.times_asked == 0:
         return None
     State = Approval.State
-    # Its time ran out, before it was used or while somebody had taken over.
+    # It expired before it was used, or while a person had taken over.
     outlasted = Q(state=State.EXPIRED)
-    # Used, and the act was lost: people want it tried again. A customer's is used where people decide next.
+    # It was used but the act was lost, so people want it tried again. A customer's is used up when people decide next.
     lost = Q(state=State.USED, kind=ApprovalKind.AUTHORIZATION)
     earlier = Approval.objects.filter(Q(state=State.SUPERSEDED) | outlasted | lost, execution_id=execution.pk)
     return earlier.order_by("-created_at").first()

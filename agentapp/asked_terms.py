@@ -1,4 +1,4 @@
-"""On what terms people are asked about a call: by whose rules, and how risky it is by now. Reads only."""
+"""The terms on which people are asked about a call: under which rules, and how risky it is now. Reads only."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -18,14 +18,14 @@ from approvals.digest import parse
 from approvals.models import Verdict
 from approvals.policy import Ruling
 
-# A request is made right after its call was proposed, but where calls before it are waited for.
+# A request is made right after its call was proposed, unless it has to wait for earlier calls.
 LATE = timedelta(minutes=1)
 
 
 def weighed(situation: Situation, execution: ToolExecution, tool: Tool, asked: AskedFor) -> Weighed:
-    """The terms people are asked under, with where the call's values came from and what that makes of its risk."""
+    """The terms people are asked under, with where the call's values came from and how that changes its risk."""
     arguments = parse(asked.text)
-    # Of a call that a person has changed: what the model had proposed.
+    # For a call that a person has changed: what the model proposed.
     was = effective(tool, parse(execution.arguments_text or "{}")) if asked.editor_id is not None else None
     situation = replace(situation, asked=asked.asked)
     origins = origins_for(situation, tool, arguments, was)
@@ -38,7 +38,7 @@ def weighed(situation: Situation, execution: ToolExecution, tool: Tool, asked: A
 def _terms(
     situation: Situation, execution: ToolExecution, tool: Tool, text: str, origins: list[dict[str, Any]]
 ) -> Ruling:
-    """The ruling frozen at proposal; when the call asks again, the rules of now, which may only be stricter."""
+    """The ruling frozen at proposal. If the call asks again, the current rules, which may only be stricter."""
     frozen = Ruling.from_json(execution.ruling)
     if (
         execution.times_asked == 0
@@ -46,15 +46,15 @@ def _terms(
         and not _names_who_is_gone(situation, execution, frozen)
     ):
         return frozen
-    # What the customer alone was asked about need not go to people because it asks again.
+    # If only the customer was asked, asking again need not involve people.
     again = partial(ruling_for, situation, tool, parse(text), again=execution, origins=lambda: origins)
     ruling = again(always_ask=frozen.verdict == Verdict.ASK and frozen.people)
     return ruling if ruling.verdict != Verdict.ALLOW else again(always_ask=True)
 
 
 def _names_who_is_gone(situation: Situation, execution: ToolExecution, frozen: Ruling) -> bool:
-    """Whether a ruling of some time ago names a group that there is no more: nobody could be asked by it."""
-    proposed_at = execution.proposed_at  # no moment yet where it was stored right now
+    """Whether an older ruling names a group that no longer exists, so that it could not say whom to ask."""
+    proposed_at = execution.proposed_at  # not a time yet if it was stored only now
     waited = isinstance(proposed_at, datetime) and runs.clock(situation.run) - proposed_at > LATE
     is_late = execution.index > 0 or waited
     named = {*frozen.groups} if is_late else set()

@@ -1,4 +1,4 @@
-"""What people can do to know more before they decide: ask the agent, and answer in its place."""
+"""How people learn more before they decide: they ask the agent, or answer in its place."""
 
 import uuid
 from datetime import timedelta
@@ -17,7 +17,7 @@ from approvals.models import Approval, Question
 
 
 def ask_agent(approval_id: uuid.UUID, text: str, user: User) -> Question:
-    """Ask the agent about its call. The clock stands meanwhile; anybody who may decide still can."""
+    """Ask the agent about its call. The clock stops meanwhile; anybody who may decide still can."""
     approval = Approval.objects.filter(pk=approval_id).first()
     if approval is None:
         raise Refused("not_found", "There is no such request.")
@@ -41,7 +41,9 @@ def answer_question(question_id: uuid.UUID, text: str, user: User) -> Question:
         raise Refused("not_found", "There is no such question.")
     run = Run.objects.filter(pk=question.approval.run_id).first()
     if run is None or not may_answer(user, question, run):
-        raise Refused("forbidden", "The agent answers this, or the person who started its run.")
+        raise Refused(
+            "forbidden", "Only the agent, or the person who started its run or has taken it over, can answer this."
+        )
     if not text.strip():
         raise Refused("message_required", "Write the answer.", "text")
     with ledger.transaction():
@@ -54,6 +56,6 @@ def answer_question(question_id: uuid.UUID, text: str, user: User) -> Question:
 
 
 def may_answer(user: User, question: Question, run: Run) -> bool:
-    """Whoever started the run, or has taken it over; late as well, as long as nothing is decided."""
+    """Only the people who started the run or have taken it over, even late, as long as nothing is decided."""
     waits = not question.answer and question.approval.state in Approval.UNDECIDED
     return waits and user.is_active and user.pk in (run.starter_id, run.taken_over_by_id)

@@ -1,4 +1,4 @@
-"""How often a call is tried and how long is waited in between; what an attempt is told, and what it comes to."""
+"""How often a call is tried, and the pauses in between; what an attempt is told, and its result."""
 
 import copy
 import random
@@ -27,13 +27,13 @@ from approvals.proof import receipts
 FIRST_PAUSE_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 60.0
 JITTER = 0.25
-# Later than that no worker begins a call by what was configured before.
+# After this long, no worker begins a call with an earlier configuration.
 TOLD_WITHIN = timedelta(minutes=5)
 
 
 @dataclass(frozen=True)
 class Tried:
-    """What came of a call, after how many attempts, and what was wrong with those that failed."""
+    """The result of a call, how many attempts it took, and why the failed ones failed."""
 
     result: ToolResult
     attempts: int
@@ -41,12 +41,12 @@ class Tried:
 
 
 def most(tool: Tool) -> int:
-    """How often a call is tried before it has failed: a write that honours no key may not be made twice."""
+    """How often a call is tried before it counts as failed: a write that honours no key may not be made twice."""
     return tool.max_attempts if not tool.consequential or tool.honours_key else 1
 
 
 def may_be_repeated(execution: ToolExecution, tool: Tool) -> bool:
-    """Whether a write that was cut off is made again: for its key, as its tool promised when it began, and does now."""
+    """Whether a write that was cut off is made again: its tool must have honoured its key when it began, and still."""
     if not tool.honours_key or execution.idempotency_key is None:
         return False
     if execution.with_key is None:  # begun by a worker of an older release
@@ -55,13 +55,13 @@ def may_be_repeated(execution: ToolExecution, tool: Tool) -> bool:
 
 
 def stops(run: Run, tool: Tool) -> bool:
-    """Whether no other attempt is made at a call: a switch covers it, or its tool has taken its promise back."""
+    """Whether no further attempt is made: a switch covers the call, or its tool no longer promises to honour keys."""
     keeps = not tool.consequential or Tool.objects.filter(pk=tool.pk, idempotency=Tool.Idempotency.KEY).exists()
     return not keeps or switches.stops_repeats(run, tool.name)
 
 
 def _has_promised_otherwise(tool: Tool, since: datetime | None) -> bool:
-    """Whether anybody may have changed since then what a tool does with keys, or had not told the worker yet."""
+    """Whether what a tool does with keys may have changed since then, or shortly before, unknown to the worker."""
     if since is None:
         return True
     changed = Event.objects.filter(
@@ -75,7 +75,7 @@ def _has_promised_otherwise(tool: Tool, since: datetime | None) -> bool:
 
 
 def may_be_tried_again(result: ToolResult, *, with_key: bool = False) -> bool:
-    """Whether another attempt is safe and may help. With a key, so it is for what may have happened."""
+    """Whether another attempt is safe and may help. With a key, it is also safe when the call may have happened."""
     return result.status == "retryable_error" or (with_key and result.reason == Reason.OUTCOME_UNKNOWN)
 
 
@@ -86,9 +86,9 @@ def until_answered(
     again: Callable[[ToolResult], bool] = may_be_tried_again,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Tried:
-    """Make attempts with these numbers until one is not worth another, or the run is told to stop.
+    """Make attempts with these numbers until another is not worthwhile, or the run is told to stop.
 
-    `stopped`: asked before each attempt but the first, behind the pause. Mocks need no pause in between.
+    `stopped`: asked after the pause, before each attempt except the first. Mocks need no pause.
     """
     failures: list[dict[str, Any]] = []
     notes: tuple[Note, ...] = ()
@@ -103,26 +103,26 @@ def until_answered(
             break
     if len(failures) > 1 and result.status != "ok":
         result = replace(result, message=f"It failed after {len(failures)} attempts. {result.message}".strip())
-    # What an attempt noted belongs in the record, also where a later one is the answer.
+    # What an attempt noted belongs in the record, even if a later attempt gives the answer.
     return Tried(replace(result, notes=notes), number, tuple(failures))
 
 
 def with_earlier(tried: Tried, *, begun_before: bool) -> Tried:
-    """What a write came to: that its last attempt did nothing says nothing of one before it that may have acted.
+    """The result of a write: even if its last attempt did nothing, an earlier one may have acted.
 
-    `begun_before`: the call was begun once already, and nobody knows what came of that.
+    `begun_before`: the call has already begun once, with unknown outcome.
     """
     unknown = begun_before or any(failure["reason"] == Reason.OUTCOME_UNKNOWN for failure in tried.failures)
     if not unknown or tried.result.took_effect:
         return tried
-    # What was refused is none of the failures yet.
+    # A refusal is not among the failures yet.
     said = () if tried.result.status in FAILED else (_failure(tried.attempts, tried.result),)
     result = replace(tried.result, status="fatal_error", reason=Reason.OUTCOME_UNKNOWN)
     return replace(tried, result=result, failures=(*tried.failures, *said))
 
 
 def pause(failures: int, retry_after: float | None) -> float:
-    """Seconds before the next attempt: from one, doubling, give or take a quarter; what the tool asks for wins."""
+    """Seconds before the next attempt: from one, doubling, plus or minus a quarter. What the tool asks for wins."""
     if retry_after is not None:
         return min(max(retry_after, 0), MAX_PAUSE_SECONDS)
     planned = FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 10)
@@ -138,14 +138,14 @@ def timed_out(tool: Tool) -> ToolResult:
 
 
 def stopped(tool: Tool) -> ToolResult:
-    """The tool stopped by itself when it was told to: it says that nothing has happened."""
-    message = f"{tool.name} was told to stop, and stopped before it had done anything."
+    """The tool stopped when it was told to, and says that nothing has happened."""
+    message = f"{tool.name} was told to stop, and stopped before it did anything."
     return ToolResult(status="fatal_error", reason=Reason.CANCELLED, message=message)
 
 
 def limited(reached: LimitReached) -> ToolResult:
-    """The tool was stopped at a limit. What it had counted before is done, and stays done."""
-    message = f"{reached} What was done stays done: do not propose the whole again, and tell a person what is left."
+    """The tool was stopped at a limit. What it had counted by then stays done."""
+    message = f"{reached} What is done stays done: do not propose the whole again, and tell a person what is left."
     return ToolResult(
         status="fatal_error",
         reason=Reason.LIMIT_REACHED,
@@ -167,7 +167,7 @@ def failed(tool: Tool, error: Exception) -> ToolResult:
     if isinstance(error, ToolError):
         return of_error(error)
     message = f"{type(error).__name__}: {error}"[:2000]
-    # A write that raised anything else did not say that nothing happened.
+    # Any other exception from a write does not say that nothing happened.
     reason = Reason.OUTCOME_UNKNOWN if tool.consequential else Reason.TOOL_FAILURE
     return ToolResult(status="fatal_error", reason=reason, message=message)
 

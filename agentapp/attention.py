@@ -1,4 +1,4 @@
-"""What people do about who looks after a request: claim, release, hand over, snooze. Nothing here decides."""
+"""How people choose who looks after a request: claim, release, hand over, snooze. Nothing here decides."""
 
 import uuid
 from collections.abc import Callable
@@ -25,12 +25,12 @@ def lease() -> timedelta:
 
 
 def claim_request(approval_id: uuid.UUID, user: User) -> Claim:
-    """Look after a request for a while. Others see it, and may decide all the same."""
+    """Look after a request for a while. Others see that, and may still decide."""
     return _changed(approval_id, user, lambda: claims.take(approval_id, user, lease()))
 
 
 def renew_claim(approval_id: uuid.UUID, user: User) -> bool:
-    """Keep a claim while one is at work on it. False: it has run out, or is somebody else's by now."""
+    """Keep a claim while working on it. False: it has run out, or somebody else has it now."""
     return claims.renew(approval_id, user, lease())
 
 
@@ -44,7 +44,7 @@ def hand_over(approval_id: uuid.UUID, to: User | Group | None, note: str, user: 
     if not _may_hand_over(user):
         raise Refused("forbidden", "Handing requests over needs the right to decide approvals or to see all of them.")
     if not may_hand_over(user, _seen(approval_id, user)):
-        raise Refused("forbidden", "You had a hand in what this is about, so others choose who looks after it.")
+        raise Refused("forbidden", "You had a hand in this call, so others choose who looks after the request.")
     if to is None:
         raise Refused("invalid", "Choose a person or a group.", "to")
     words = as_typed(note)
@@ -54,8 +54,8 @@ def hand_over(approval_id: uuid.UUID, to: User | Group | None, note: str, user: 
 
 
 def may_hand_over(user: User, approval: Approval) -> bool:
-    """Whether this person says who looks after a request. Whoever started the run, or had a hand in it, does not choose
-    who judges it.
+    """Whether this person may choose who looks after a request. A person who started the run, or had a hand in the
+    call, may not choose who judges it.
     """
     return _may_hand_over(user) and not is_party(user, approval)
 
@@ -65,7 +65,7 @@ def _may_hand_over(user: User) -> bool:
 
 
 def snooze_request(approval_id: uuid.UUID, preset: str, user: User) -> Snooze:
-    """Put a request out of one's own sight for a while, never past its time."""
+    """Put a request out of your own sight for a while, never past its deadline."""
     if preset not in SNOOZES:
         raise Refused("invalid", "Choose how long.", "until")
     until = snooze_ends(preset, timezone.localtime())
@@ -80,10 +80,10 @@ def wake_request(approval_id: uuid.UUID, user: User) -> bool:
 
 
 def snooze_ends(preset: str, now: datetime) -> datetime:
-    """When a snooze that begins now ends. `now` is a local time: tomorrow is the reader's."""
+    """When a snooze that begins now ends. `now` is the reader's local time, and so is tomorrow."""
     if preset == "tomorrow":
         return (now + timedelta(days=1)).replace(hour=MORNING, minute=0, second=0, microsecond=0)
-    # In UTC: where clocks are put back, an hour comes twice.
+    # Add in UTC: when clocks go back, an hour comes twice.
     after = now.astimezone(UTC) + {"15m": timedelta(minutes=15), "1h": timedelta(hours=1)}[preset]
     return after.astimezone(now.tzinfo)
 
@@ -95,7 +95,7 @@ def _changed[R](approval_id: uuid.UUID, user: User, change: Callable[[], R | Ref
         runs.lock(approval.run_id)
         done = change()
         if isinstance(done, Refusal):
-            # Raised inside, so that nothing half done is kept.
+            # Raised inside the transaction, so that no partial change is kept.
             raise Refused.by(done, approval)
     return done
 

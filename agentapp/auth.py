@@ -41,23 +41,23 @@ SCOPES = {
 }
 _PUT_ASIDE, _GOES_ON = ("run.paused", "run.pause_requested"), ("run.resumed", "run.handed_back")
 STARTS_RUNS = frozenset({"runs:create", "conversations:write"})
-# What somebody says and decides is theirs: who makes a token for another gives it none of this.
+# What people say and decide is their own: a token made for somebody else has none of these scopes.
 FOR_ONESELF = frozenset({"approvals:decide", "approvals:comment"})
 PREFIX = "cs_"
-# Noting every use would make each API call a write.
+# Recording every use would make each API call a write.
 _NOTE_USE_EVERY = timedelta(minutes=1)
-ONLY_FOR_ONESELF = "A token that decides or comments can only be made by the person in whose name it does."
+ONLY_FOR_ONESELF = "Only the person in whose name a token decides or comments can make it."
 
 
 class TokenRefused(ValidationError):
-    """A token cannot be made as asked; `message` says why, and a form shows it at the field."""
+    """A token cannot be made as asked. `message` says why, and a form shows it at the field."""
 
 
 def person_of(session_key: str) -> User | None:
-    """Whose session this is, as long as it goes on. One that does not hold any more is deleted."""
+    """The person whose session this is, while it is valid. A session that is no longer valid is deleted."""
     request = HttpRequest()
     session = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
-    # One that an earlier SECRET_KEY has signed would be replaced, and only an answer with a cookie can tell of the new.
+    # A session signed with an earlier SECRET_KEY would get a new key, which only a response with a cookie can carry.
     session.cycle_key = lambda: None
     request.session = session
     user = get_user(request)
@@ -72,9 +72,9 @@ def issue_token(
     expires_at: datetime | None = None,
     issued_by: User | None = None,
 ) -> tuple[ApiToken, str]:
-    """Make a token. Returns its row and the secret, which is shown this once and stored nowhere.
+    """Make a token. Returns its row and the secret, which is shown only once and stored nowhere.
 
-    `issued_by` reads that secret: where it is another than the person it acts as, that is kept, and the token neither
+    `issued_by` reads that secret. If this is not the person the token acts as, the row keeps it, and the token neither
     decides nor comments. Raises TokenRefused.
     """
     check_scopes(scopes)
@@ -107,11 +107,11 @@ def check_scopes(scopes: list[str]) -> None:
     if not scopes:
         raise TokenRefused("A token needs at least one scope.")
     if STARTS_RUNS & set(scopes) and "approvals:decide" in scopes:
-        raise TokenRefused("A token that starts runs cannot decide. Make two tokens, best for two people.")
+        raise TokenRefused("A token that starts runs cannot decide. Make two tokens, preferably for two people.")
 
 
 def revoke_token(token: ApiToken, actor: str) -> bool:
-    """End a token at once. False: it was revoked before."""
+    """End a token at once. False: it was already revoked."""
     with ledger.transaction():
         changed = ApiToken.objects.filter(pk=token.pk, revoked_at__isnull=True).update(revoked_at=Now())
         if changed:
@@ -120,15 +120,15 @@ def revoke_token(token: ApiToken, actor: str) -> bool:
 
 
 def rotate_token(token: ApiToken, actor: str, overlap: timedelta) -> tuple[ApiToken, str]:
-    """Put a new token in the place of one, which ends after `overlap`: time to hand the new one out.
+    """Replace a token with a new one. The old one ends after `overlap`, which leaves time to hand out the new one.
 
-    It acts as the same person, within the same scopes, for as long as the old one was made for, and whoever made that
-    one counts as its maker. Raises TokenRefused.
+    The new token acts as the same person with the same scopes, lasts as long as the old one was made for, and counts
+    as made by the same person. Raises TokenRefused.
     """
     with ledger.transaction():
         old, now = ApiToken.objects.select_for_update().select_related("user").get(pk=token.pk), clock.asked()
         if old.revoked_at or (old.expires_at and old.expires_at <= now) or not old.user.is_active:
-            raise TokenRefused("This token has ended, so there is nothing to take its place.")
+            raise TokenRefused("This token has ended, so it cannot be replaced.")
         lasts = now + (old.expires_at - old.created_at) if old.expires_at else None
         new, secret = issue_token(old.user, old.name, old.scopes, actor, lasts, old.issued_by)
         ends = min(filter(None, [old.expires_at, now + overlap]))
@@ -148,13 +148,13 @@ def authenticate(secret: str) -> ApiToken | None:
     if token.expires_at and token.expires_at <= now:
         return None
     if token.last_used_at is None or now - token.last_used_at > _NOTE_USE_EVERY:
-        with suppress(DatabaseError):  # one that takes no changes can be read all the same
+        with suppress(DatabaseError):  # a read-only database still authenticates
             ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
     return token
 
 
 def holds(token: ApiToken, scope: str) -> bool:
-    """Whether a token may do this. One that was made by another speaks for nobody, also where it is from before."""
+    """Whether a token may do this. A token made by somebody else, even an old one, cannot decide or comment."""
     return scope in token.scopes and not (scope in FOR_ONESELF and token.issued_by_id is not None)
 
 
@@ -170,7 +170,7 @@ def may_see(user: User, run: Run) -> bool:
 
 
 def visible_conversations(user: User) -> QuerySet[Conversation]:
-    """The conversations a person may see something of: those with a run they may see."""
+    """The conversations of which a person may see any part: those with a run they may see."""
     if user.has_perm("agentapp.view_run"):
         return Conversation.objects.all()
     return Conversation.objects.filter(Exists(visible_messages(user).filter(conversation=OuterRef("pk"))))
@@ -192,18 +192,18 @@ def may_start(user: User) -> bool:
 
 
 def may_mock(user: User) -> bool:
-    """Who may have runs that reach nothing: who may run evals."""
+    """Whether a person may start mocked runs: those who may run evals."""
     return user.is_active and user.has_perm("agentapp.run_eval")
 
 
 def may_suppose_rules(user: User) -> bool:
-    """Who may have mocked runs judged by other rules than those in force: that tells what drafts say."""
+    """Whether a person may have mocked runs judged by rules not in force: this shows what drafts say."""
     return user.is_active and user.has_perm("approvals.view_rule")
 
 
 def may_join(user: User, conversation: Conversation) -> bool:
-    """Who may start a run in a conversation: it shows the run, and through it the person, what was said before."""
-    # A fork has none of the runs whose messages it begins with.
+    """Whether a person may start a run in a conversation: the run, and so the person, sees what was said before."""
+    # A fork does not contain the runs whose messages it begins with.
     others = Run.objects.filter(Q(conversation=conversation) | Q(messages__conversation=conversation))
     return user.has_perm("agentapp.view_run") or not others.exclude(starter=user).exists()
 
@@ -217,14 +217,14 @@ def may_pause(user: User, run: Run) -> bool:
 
 
 def may_resume(user: User, run: Run) -> bool:
-    """Who may let a paused run go on: who may pause it, and where another paused it, whoever may pause any run."""
+    """Who may resume a paused run: those who may pause it. If another person paused it, those who may pause any run."""
     return may_pause(user, run) and run.pk not in braked(user, [run])
 
 
 def braked(user: User, runs: Sequence[Run]) -> dict[uuid.UUID, str]:
-    """Of these runs those that somebody else has put aside since they last went on, with the key of that person.
+    """Those of these runs that somebody else has put aside since they last went on, with the key of that person.
 
-    Whoever may pause any run is held by nobody's pause, and nobody by that of who started the run. One query at most.
+    Nobody's pause holds a person who may pause any run, and the starter's own pause holds nobody. One query at most.
     """
     if user.has_perm("agentapp.pause_run"):
         return {}
@@ -244,7 +244,7 @@ def braked(user: User, runs: Sequence[Run]) -> dict[uuid.UUID, str]:
 
 
 def who_paused(runs: Sequence[Run]) -> dict[uuid.UUID, str]:
-    """Who has put these runs aside, the first of each since it last went on, by name. Two queries at most."""
+    """The name of the first person to put each of these runs aside since it last went on. Two queries at most."""
     chains = {ledger.run_chain(run.pk): run.pk for run in runs}
     found: dict[uuid.UUID, str] = {}
     events = Event.objects.filter(chain__in=chains, type__in=[*_PUT_ASIDE, *_GOES_ON]).order_by("seq")
@@ -259,7 +259,7 @@ def who_paused(runs: Sequence[Run]) -> dict[uuid.UUID, str]:
 
 
 def has_paused(user: User, run: Run) -> bool:
-    """Whether somebody has put this run aside by itself since it last went on, and not only with another."""
+    """Whether this person has put this run aside itself, not only with another run, since it last went on."""
     about = Event.objects.filter(chain=ledger.run_chain(run.pk), type__in=[*_PUT_ASIDE, *_GOES_ON]).order_by("-seq")
     for event in about:
         if event.type in _GOES_ON:
@@ -270,19 +270,19 @@ def has_paused(user: User, run: Run) -> bool:
 
 
 def brake(user: User, run: Run, *below: Run) -> str:
-    """Why somebody may not let this run go on, and those below it, if another has paused one of them."""
+    """Why a person may not let this run and those below it go on, if another person has paused one of them."""
     held = braked(user, [run, *below])
     if not held:
         return ""
     other = User.objects.filter(pk=held.get(run.pk) or next(iter(held.values()))).first()
     who = name_of(other) if other is not None else "Somebody else"
     which = "this run" if run.pk in held else "a run that it asked for"
-    return f"{who} has paused {which}. Letting it go on needs the right to pause runs."
+    return f"{who} has paused {which}. Resuming it needs the right to pause runs."
 
 
 def may_take_over(user: User, run: Run) -> bool:
-    """Who may speak in the agent's place: who may pause the run, or is asked to decide about one of its calls; where
-    a person is wanted, whoever decides about calls at all. What was lent to somebody is to decide, and no more.
+    """Who may speak in the agent's place: those who may pause the run, or are asked to decide about one of its calls.
+    If a person is wanted, anybody who decides about calls. A right that was lent only allows deciding.
     """
     if may_pause(user, run) or _may_answer(user, run):
         return True
@@ -291,9 +291,9 @@ def may_take_over(user: User, run: Run) -> bool:
 
 
 def offers_take_over(user: User, run: Run, asked: bool) -> bool:
-    """`may_take_over` for a page, which has read whether this person is `asked` to decide about one of its calls.
+    """`may_take_over` for a page that already knows whether this person is `asked` to decide about one of its calls.
 
-    The run that a person started speaks with people; those it asked are taken over with it.
+    Only the run that a person started speaks with people. The runs it asked for are taken over with it.
     """
     may = asked or may_pause(user, run) or _may_answer(user, run)
     return run.parent_id is None and run.taken_over_by_id is None and not run.is_mocked and may
@@ -306,9 +306,9 @@ def _may_answer(user: User, run: Run) -> bool:
 
 
 def may_hand_back(user: User, run: Run) -> bool:
-    """Who may let the agent speak again: the person who took over, and whoever may pause any run.
+    """Who may let the agent speak again: the person who took over, and anybody who may pause any run.
 
-    What another run asked for is handed back with that one.
+    A run that another run asked for is handed back with that run.
     """
     may = user.is_active and run.parent_id is None
     return may and (run.taken_over_by_id == user.pk or user.has_perm("agentapp.pause_run"))
@@ -330,7 +330,7 @@ def may_resolve(user: User, run: Run) -> bool:
 
 
 def _is_part_of(user: User, run: Run) -> bool:
-    """Whether somebody started a run, took it over, or made the token that another one started it with."""
+    """Whether a person started a run, took it over, or made the token that another person started it with."""
     return user.pk == run.starter_id or user.pk in run.takers
 
 
@@ -349,12 +349,12 @@ def visible_grants(user: User) -> QuerySet[Grant]:
 
 
 def may_revoke_grant(user: User, grant: Grant) -> bool:
-    """Who may take a grant back: whoever made it, may make one, or may stop things."""
+    """Who may revoke a grant: those who made it, may make grants, or may stop things."""
     return user.is_active and (grant.made_by_id == user.pk or user.has_perm("approvals.add_grant") or may_stop(user))
 
 
 def may_end_plan(user: User) -> bool:
-    """Who may end what is left of a plan they see: whoever decides about requests, or may stop things."""
+    """Who may end the rest of a plan they can see: those who decide about requests, or may stop things."""
     return user.is_active and (user.has_perm("approvals.decide_approval") or may_stop(user))
 
 

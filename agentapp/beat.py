@@ -1,4 +1,4 @@
-"""Beat, which notes in a file that it goes round: so one that hangs can be told from one that waits."""
+"""Beat, which touches a file on every round, so that a hanging beat can be told from a waiting one."""
 
 import logging
 from datetime import timedelta
@@ -9,20 +9,20 @@ from django.conf import settings
 
 log = logging.getLogger(__name__)
 
-# Celery's own waits up to half a minute, in which a Redis that is back is not noticed.
+# Celery's own beat waits up to half a minute before it notices that Redis is back.
 TRIES_AGAIN_WITHIN_SECONDS = 5
-# What is done each hour is done a minute after the start as well: many a beat does not live for an hour.
+# Hourly tasks also run a minute after the start: many a beat does not live for an hour.
 FIRST_WITHIN = timedelta(minutes=1)
 _CLOCKS_DIFFER = timedelta(seconds=5)
 
 
 class NotedScheduler(Scheduler):
-    """The sweep repeats, so nothing is worth a schedule file: this one knows nothing of before it was started."""
+    """The sweep repeats, so no schedule file is needed: this scheduler knows nothing from before its start."""
 
     def setup_schedule(self) -> None:
         super().setup_schedule()
         for entry in self.schedule.values():
-            every = getattr(entry.schedule, "run_every", FIRST_WITHIN)  # what has its time of day has none
+            every = getattr(entry.schedule, "run_every", FIRST_WITHIN)  # an entry with a time of day has no interval
             entry.last_run_at = entry.default_now() - max(every - FIRST_WITHIN, timedelta(0))
 
     def tick(self, *args: Any, **more: Any) -> Any:
@@ -32,11 +32,11 @@ class NotedScheduler(Scheduler):
         return wait
 
     def _forget_what_is_yet_to_come(self) -> None:
-        """Where the clock was put back nothing was done later than now, or all would wait until it is as late again."""
+        """After the clock is put back, treat later runs as done now: otherwise all would wait until that time again."""
         for entry in self.schedule.values():
             now = entry.default_now()
             if entry.last_run_at is not None and entry.last_run_at > now + _CLOCKS_DIFFER:
-                log.warning("The clock was put back: %s is due as if it had just been done", entry.name)
+                log.warning("The clock was put back: %s is scheduled as if it had just run", entry.name)
                 entry.last_run_at = now
                 self._heap = None  # in the order of when each is due
 
@@ -47,7 +47,7 @@ class NotedScheduler(Scheduler):
             log.error("The broker cannot be reached; trying again in %s s (%s)", seconds, type(error).__name__)
             _note()
 
-        # Without a number of tries there is no end to them.
+        # Without a maximum number of tries, it never gives up.
         return self.connection.ensure_connection(failed, interval_max=TRIES_AGAIN_WITHIN_SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""How a run branches off from one that has ended: what its row keeps of that, and what the record says."""
+"""How a run branches off from one that has ended: what its row keeps of the branch, and what the record says."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,11 +16,11 @@ class Branch:
 
     kind: str
     snapshot: Mapping[str, Any]
-    """The agent's configuration, with what was changed in it."""
+    """The agent's configuration, with the changes made to it."""
     calls_kept: int = 0
     opening: dict[str, Any] | None = None
     changed: Mapping[str, str] = field(default_factory=dict)
-    """By name, what was changed as text. The record has its digest alone."""
+    """The changed texts, by name. The record has only their digests."""
     asked_in: Conversation | None = None
 
     @property
@@ -35,11 +35,11 @@ class Branch:
 
     @property
     def wanted(self) -> dict[str, Any]:
-        """What tells one request to branch off from another: not the configuration, which may change in between."""
+        """What distinguishes one branch request from another: not the configuration, which may change in between."""
         return {"kind": self.kind, "calls_kept": self.calls_kept, "changed": dict(self.changed)}
 
     def facts(self, run: Run) -> dict[str, Any]:
-        """What the record says of it."""
+        """What the record says about the branch."""
         said = {name: sealed(text, run.salt) for name, text in sorted(self.changed.items())}
         return {"branch": self.kind, "calls_kept": self.calls_kept, "changed": said}
 
@@ -49,9 +49,9 @@ def columns_of(branch: Branch | None) -> dict[str, Any]:
 
 
 def without_words(run: Run) -> dict[str, Any]:
-    """What becomes of the columns of a branch in which people have written, when its words are taken away.
+    """The columns of a branch that people have written in, with their words erased.
 
-    A fork of a fork has the instructions of the first: what was changed up the line was written by people, too.
+    A fork of a fork has the instructions of the first, so changes made further up the line are people's words too.
     """
     if not run.branch:
         return {}

@@ -1,12 +1,12 @@
-"""The only writer of Breaker: what stops calling something that keeps failing.
+"""The only writer of Breaker: what stops calls to something that keeps failing.
 
-A breaker is closed until so many failures in a row, then open; when it has cooled down, by the
-database's clock, one call is let through to probe: it closes the breaker or opens it again.
-Breakers are rows, so every worker sees the same one. While nothing fails none is read or written:
+A breaker is closed until so many failures in a row, then open. When it has cooled down, by the
+database's clock, one call is let through as a probe: it closes the breaker or opens it again.
+Breakers are rows, so every worker sees the same one. While nothing fails, none is read or written:
 `runs.with_configuration` says at no cost whether any needs a look.
 
-A transaction that pays for calls, and locks breakers and a conversation, does so in this order: the agent's day comes
-before breakers where a call begins, and breakers before a conversation where words are erased.
+A transaction locks in this order: the agent's day before breakers when a call begins, and breakers before a
+conversation when words are erased.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,14 +29,14 @@ from approvals.sealed import ERASED
 State = Breaker.State
 Scope = Breaker.Scope
 
-# One tool that fails must not take the others of its source with it.
+# One failing tool must not stop the other tools of its source.
 _SOURCE_FACTOR = 2
-# How many parts of an error tell of what kind it is, in front of what a tool or a provider has said.
+# How many leading parts of an error name its kind, before the words of the tool or provider.
 _PARTS_OF_KIND = {Scope.TOOL: 1, Scope.SOURCE: 2, Scope.MODEL: 2}
-# Results that say nothing about how well the thing called is.
+# Results that say nothing about the health of what was called.
 _NOT_ITS_FAULT = {Reason.CANCELLED, Reason.TOOL_DISABLED, Reason.LIMIT_REACHED}
 
-# A tool, what came of a call of it, and that call.
+# A tool, the result of a call of it, and that call.
 type Called = tuple[Tool, ToolResult, ToolExecution]
 
 
@@ -70,21 +70,20 @@ def of_agent(run: Run) -> list[Thing]:
 
 
 def is_blocked(breaker: Breaker, now: datetime) -> bool:
-    """Whether a breaker as it was read lets nothing through, not even a probe."""
+    """Whether a breaker, as read, lets nothing through, not even a probe."""
     return breaker.state != State.CLOSED and _free_at(breaker) > now
 
 
 def describe(breaker: Breaker) -> str:
-    """What has failed how often, as a sentence."""
+    """A sentence that says what has failed, and how often."""
     what = Scope(breaker.scope).label
     return f"{what} {breaker.key} has failed {breaker.failures} times in a row and is not called for now."
 
 
 def admit(things: Iterable[Thing], probe_seconds: float) -> CircuitOpen | None:
-    """Let a call through unless a breaker stops it, as the one probe if need be.
+    """Let a call through unless a breaker stops it; if necessary as the one probe.
 
-    Asked only about things whose breaker is known not to be closed. The caller is inside
-    `ledger.transaction()`.
+    Call it only for things whose breaker is known not to be closed, inside `ledger.transaction()`.
     """
     rows = [row for row in _lock(things) if row.state != State.CLOSED]
     for row in rows:
@@ -102,11 +101,11 @@ def admit(things: Iterable[Thing], probe_seconds: float) -> CircuitOpen | None:
 
 
 def note_calls(run: Run, made: Sequence[Called]) -> None:
-    """Count what came of calls that are stored together: their tools answered, or failed. The caller is inside
+    """Count whether the tools of calls that are stored together answered or failed. Call inside
     `ledger.transaction()`.
 
-    What they count in is locked at once: call by call, two runs could each wait for what the other has. What mocks
-    answer says nothing about the tool.
+    All their breakers are locked together: one call at a time, two runs could wait for each other. A mock's answer
+    says nothing about the tool.
     """
     if run.is_mocked:
         return
@@ -127,7 +126,7 @@ def note_calls(run: Run, made: Sequence[Called]) -> None:
 
 
 def note_run(run: Run, final: str) -> None:
-    """Count how a run of an agent ended. One that was stopped or cancelled says nothing about its agent."""
+    """Count how a run of an agent ended. A stopped or cancelled run says nothing about its agent."""
     if run.is_mocked:
         return
     if final == Run.State.SUCCEEDED:
@@ -143,21 +142,21 @@ def need_a_look(run: Run) -> bool:
 
 
 def succeeded(run: Run, things: Sequence[Thing]) -> None:
-    """Something answered. Costs nothing while no breaker at all has counted a failure."""
+    """Note that these answered, which ends their failures in a row. Costs nothing while no breaker has counted one."""
     if run.is_mocked or not need_a_look(run):
         return
     _answered(_lock(things))
 
 
 def failed(thing: Thing, error: str, run: Run | None = None) -> None:
-    """Count a failure in a row, in a run, and open when there are enough."""
+    """Count another failure in a row, and open the breaker if there are enough."""
     _add_missing([thing])
     [row] = _lock([thing])
     _failed(row, error, run)
 
 
 def _answered(rows: Iterable[Breaker]) -> None:
-    """End the row of failures of breakers that are locked. An open one stays open."""
+    """Reset the count of failures in a row of locked breakers. An open one stays open."""
     for row in rows:
         if row.state == State.HALF_OPEN:
             _close(row, "closed", "the probe succeeded")
@@ -167,7 +166,7 @@ def _answered(rows: Iterable[Breaker]) -> None:
 
 
 def _failed(row: Breaker, error: str, run: Run | None) -> bool:
-    """Count a failure in a breaker that is locked. False: it was not closed before."""
+    """Count a failure in a locked breaker. False: it was not closed before."""
     row.failures, row.last_error = row.failures + 1, storable(clean(error))[:500]
     said = {"last_error": row.last_error, "last_run": run and run.pk}
     Breaker.objects.filter(pk=row.pk).update(failures=F("failures") + 1, **said)
@@ -181,9 +180,9 @@ def _failed(row: Breaker, error: str, run: Run | None) -> bool:
 
 
 def erase_said(run: Run) -> None:
-    """Take away what was said when something failed in a run; of what kind it was stays. The caller holds its lock.
+    """Erase the words of the failures of a run, but keep their kind. The caller holds the run's lock.
 
-    What failed in a run that nobody knows any more loses its words as well.
+    Failures whose run is unknown lose their words too.
     """
     theirs = Breaker.objects.filter(Q(last_run=run.pk) | Q(last_run__isnull=True)).exclude(last_error="")
     said = theirs.exclude(scope=Scope.AGENT).exclude(last_error__endswith=f": {ERASED}")
@@ -195,7 +194,7 @@ def erase_said(run: Run) -> None:
 
 
 def reset(breaker_id: Any, actor: str, reason: str = "") -> Breaker | None:
-    """A person says that it works again. None: there is no such breaker. Inside `ledger.transaction()`."""
+    """Close a breaker because a person says it works again. None: no such breaker. Inside `ledger.transaction()`."""
     row = Breaker.objects.select_for_update().filter(pk=breaker_id).first()
     if row is not None and (row.state != State.CLOSED or row.failures):
         _close(row, "reset", "a person reset it", actor, reason)
@@ -203,9 +202,9 @@ def reset(breaker_id: Any, actor: str, reason: str = "") -> Breaker | None:
 
 
 def set_limits(breaker_id: Any, threshold: int, cooldown_seconds: int, actor: str) -> Breaker | None:
-    """After how many failures it opens, and for how long. None: there is no such breaker.
+    """Set after how many failures a breaker opens, and for how long. None: there is no such breaker.
 
-    One that is open stays open until a probe or a person closes it. Inside `ledger.transaction()`.
+    An open breaker stays open until a probe or a person closes it. Inside `ledger.transaction()`.
     """
     row = Breaker.objects.select_for_update().filter(pk=breaker_id).first()
     if row is None or (row.threshold, row.cooldown_seconds) == (threshold, cooldown_seconds):
@@ -226,7 +225,7 @@ def _close(row: Breaker, what: str, trigger: str, actor: str = ledger.SYSTEM, re
 
 
 def _add_missing(things: Iterable[Thing]) -> None:
-    """Make the breakers that some things do not have yet, in one order everywhere: another that makes one waits."""
+    """Make the breakers that are missing, always in the same order, because another transaction making one waits."""
     rows = [
         Breaker(
             scope=thing.scope,
@@ -240,7 +239,7 @@ def _add_missing(things: Iterable[Thing]) -> None:
 
 
 def _lock(things: Iterable[Thing]) -> list[Breaker]:
-    """The breakers of some things that have one, locked in one order everywhere, with the database's time."""
+    """The existing breakers of some things, always locked in the same order, with the database's time."""
     chosen = Q(pk__in=[])
     for thing in things:
         chosen |= Q(scope=thing.scope, key=thing.key)
@@ -249,7 +248,7 @@ def _lock(things: Iterable[Thing]) -> list[Breaker]:
 
 
 def _free_at(breaker: Breaker) -> datetime:
-    """When one call may probe next."""
+    """When the next call may probe."""
     assert breaker.opened_at is not None
     if breaker.state == State.HALF_OPEN and breaker.probe_until is not None:
         return breaker.probe_until

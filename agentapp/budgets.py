@@ -1,7 +1,7 @@
-"""What a run, and an agent in a day, may cost. The only writer of Spending.
+"""What a run may cost, and an agent in a day. The only writer of Spending.
 
-Looked at before a decision, when a call is proposed, and when one begins that no person approved, with what that is
-likely to cost. What a person allows a run beyond its limits counts against both.
+Limits are checked before a decision, when a call is proposed, and when a call that no person approved begins, each with
+its likely cost. What a person allows a run beyond its limits raises both limits.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -23,37 +23,37 @@ from approvals.clock import Now
 
 @dataclass(frozen=True)
 class Breach:
-    """A limit that the next act would pass."""
+    """A limit that the next act would exceed."""
 
     signal: StopSignal
     asks: bool
-    """A person may allow more; else the run stops, or the call is refused."""
+    """A person may allow more. Otherwise the run stops, or the call is refused."""
     until: datetime | None = None
-    """When a limit of a day has room again by itself. None: only a person makes room."""
+    """When a daily limit has room again by itself. None: only a person can make room."""
 
     def told(self, tool: str) -> str:
-        """What the model is told of a call that nobody may allow."""
+        """What the model is told about a call that nobody may allow."""
         return f"{self.signal.message} Go on without {tool}."
 
 
 def next_step_cost(steps: Sequence[StepRows]) -> Decimal:
-    """What another decision is likely to cost: as much as the last one, for the history only grows."""
+    """The likely cost of another decision: as much as the last one, since the history only grows."""
     return next((rows.step.cost for rows in reversed(steps) if rows.step.cost is not None), Decimal(0))
 
 
 def breach(run: Run, steps: Sequence[StepRows], projected: Decimal, day: date) -> Breach | None:
-    """The limit that spending `projected` dollars more would pass.
+    """The limit that spending `projected` dollars more would exceed.
 
-    Queries only for agents with a daily limit, and for runs that have asked agents: what those took counts as well.
+    Queries only for agents with a daily limit, and for runs that have asked agents: their cost counts too.
     """
     return _of_run(run, steps, projected) or _of_day(run, projected, day)
 
 
 def breach_at_begin(run: Run, steps: Sequence[StepRows], cost: Decimal, day: date) -> Breach | None:
-    """The limit that a call of this cost would pass which was allowed when there was room, and begins now.
+    """The limit that a call of this cost would exceed: it was allowed when there was room, and begins now.
 
-    Inside the transaction in which it begins: until then the day is held, so that of two that begin at once one sees
-    the other. What has begun is paid for when it ends, and counts as if its run kept books. No query for a call that
+    Call inside the transaction in which it begins: that locks the day, so of two calls that begin together one sees
+    the other. A call is paid for when it ends; until then, calls that have begun count here. No query for a call that
     costs nothing.
     """
     if not cost:
@@ -70,13 +70,13 @@ def breach_at_begin(run: Run, steps: Sequence[StepRows], cost: Decimal, day: dat
     Spending.objects.select_for_update().get(agent=run.agent_id, day=day)
     under_way = ToolExecution.objects.filter(state=ToolExecution.State.EXECUTING, subrun__isnull=True)
     under_way = under_way.filter(run__agent=run.agent_id, run__mocks__isnull=True, tool__cost_per_call__gt=0)
-    # The same read twice is run once.
+    # The same read, asked for twice, runs once.
     costs = under_way.values_list("run", "name", "arguments_digest", "tool__cost_per_call").distinct().order_by()
     return _of_day(run, sum((each[-1] for each in costs), cost), day)
 
 
 def _keeps_books(run: Run) -> bool:
-    """Whether what a run takes counts into its agent's day: a mocked run is no part of it."""
+    """Whether a run's cost counts towards its agent's day. A mocked run's does not."""
     return not run.is_mocked and run.agent_snapshot["max_daily_cost"] is not None
 
 
@@ -108,13 +108,13 @@ def _of_day(run: Run, projected: Decimal, day: date) -> Breach | None:
 
 
 def pay(run: Run, cost: Decimal) -> None:
-    """Count what calls took into the run and into its agent's day."""
+    """Add the cost of calls to the run and to its agent's day."""
     runs.add_cost(run, cost)
     spend(run, cost)
 
 
 def pay_all(costs: Collection[tuple[Run, Decimal]]) -> None:
-    """`pay` for several runs, when all of them are locked: who stores what a call took locks its run, then the day."""
+    """`pay` for several runs, once all are locked: whoever stores a call's cost locks its run first, then the day."""
     count_into_runs(costs)
     count_into_days(costs)
 
@@ -125,16 +125,16 @@ def count_into_runs(costs: Iterable[tuple[Run, Decimal]]) -> None:
 
 
 def count_into_days(costs: Iterable[tuple[Run, Decimal]]) -> None:
-    """In one order, so that no two who end runs wait for each other."""
+    """Always in the same order, so that two transactions that end runs cannot wait for each other."""
     for run, cost in sorted(costs, key=lambda one: one[0].agent_id):
         spend(run, cost)
 
 
 def spend(run: Run, cost: Decimal | None) -> None:
-    """Count what a run has cost into its agent's day. Inside the transaction that stores the cost."""
+    """Add a run's cost to its agent's day. Call inside the transaction that stores the cost."""
     if not cost or not _keeps_books(run):
         return
-    # By the clock that `breach` asks, however far off this server's is.
+    # By the same clock as `breach`, however wrong this server's clock is.
     now: datetime = Agent.objects.values_list(Now(), flat=True).get(pk=run.agent_id)
     today = now.astimezone(UTC).date()
     if not Spending.objects.filter(agent=run.agent_id, day=today).update(cost=F("cost") + cost):

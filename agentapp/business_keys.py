@@ -1,7 +1,7 @@
 """What makes two calls one act, whichever run proposes them: "refund {order_id}" is done once.
 
-The key's place in a unique column is what two workers cannot both take. An attempt of which it is
-known that nothing happened leaves its key behind and frees the act: the next has the next number.
+The key stands in a unique column, so two workers cannot both take it. An attempt that is known to have
+done nothing keeps its key and frees the act: the next attempt has the next number.
 """
 
 import string
@@ -13,20 +13,20 @@ from agentapp.models.executions import MOCKED_KEY
 from approvals.digest import canonical, sha256
 
 State = ToolExecution.State
-# As many characters as the column has beside the mark.
+# The characters that the mark leaves in the column.
 MOCKED_CHARS = 64 - len(MOCKED_KEY)
 
 
 @dataclass(frozen=True)
 class Key:
-    """The key a call would run under, and the other call that has taken it, if one has."""
+    """The key a call would run under, and the other call that has already taken it, if any."""
 
     digest: str
     taken_by: ToolExecution | None = None
 
 
 def act_of(tool: Tool, arguments: dict[str, Any]) -> str:
-    """What a call does, by its tool's template, as one text. Empty: an argument is missing, or nothing is said."""
+    """What a call does, by its tool's template, as one text. Empty: an argument is missing, or there is no text."""
     pieces: list[str] = []
     for literal, name, _, _ in string.Formatter().parse(tool.business_key_template):
         pieces.append(literal)
@@ -37,14 +37,14 @@ def act_of(tool: Tool, arguments: dict[str, Any]) -> str:
             pieces.append(value.strip() if isinstance(value, str) else canonical(value))
             if not pieces[-1]:
                 return ""
-    # As a list, so that 12 and 3 are not 1 and 23.
+    # As a list, so that 12 and 3 differ from 1 and 23.
     return canonical([tool.name, *pieces]) if any(piece.strip() for piece in pieces) else ""
 
 
 def key_of(run: Run, act: str, execution: ToolExecution | None = None) -> Key:
-    """The key for an act, unless it is done, under way, or nobody knows. `execution` does not stand in its own way.
+    """The key for an act, unless it is done, under way, or in doubt. `execution` itself does not count as taking it.
 
-    What a mocked run does is done for that run alone.
+    An act of a mocked run counts only for that run.
     """
     number = 0
     while True:
@@ -58,21 +58,21 @@ def key_of(run: Run, act: str, execution: ToolExecution | None = None) -> Key:
 
 
 def digest_for(run: Run, text: str) -> str:
-    """The key that a text comes to for the calls of a run. A mocked one's are of another kind, and its own."""
+    """The key made from a text for the calls of a run. A mocked run's keys are marked, and its own."""
     return f"{MOCKED_KEY}{sha256(f'{run.pk}|{text}')[:MOCKED_CHARS]}" if run.is_mocked else sha256(text)
 
 
 def told(done: ToolExecution) -> str:
-    """What the model reads in place of a second call: that the act was done. `answers` adds what came of it."""
+    """What the model reads instead of a second call: that the act was done. `answers` adds the result."""
     if done.is_in_doubt:
         return "It was called before, and nobody knows yet whether it happened. It did not run again."
     if not done.is_answered:
-        return "The same is being done right now by another call. It did not run again."
+        return "Another call is doing the same right now. It did not run again."
     return f"This was done before (call {done.call_id}); it did not run again."
 
 
 def _came_to_nothing(holder: ToolExecution) -> bool:
-    """Whether it is known of an earlier call that nothing happened."""
+    """Whether an earlier call is known to have done nothing."""
     return holder.is_answered and not holder.took_effect and not holder.was_left_unknown
 
 

@@ -1,4 +1,4 @@
-"""Whether a proposed call can be read, and fits what its tool takes; and the answer to one that is refused."""
+"""Whether a proposed call can be parsed and fits its tool's schema; and the answer to a refused call."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -41,7 +41,7 @@ def well_formed(call: ToolCall) -> dict[str, Any]:
             Reason.MALFORMED_ARGUMENTS, f"{error} Send the arguments again as one JSON object."
         ) from error
     if not isinstance(arguments, dict):
-        raise CallRefused(Reason.MALFORMED_ARGUMENTS, "Arguments are one JSON object.")
+        raise CallRefused(Reason.MALFORMED_ARGUMENTS, "Send the arguments as one JSON object.")
     return arguments
 
 
@@ -49,7 +49,7 @@ def written_out(arguments: dict[str, Any]) -> str:
     """The canonical text of arguments with their defaults: what the call is bound to."""
     text = canonical(arguments)
     if len(text.encode()) > MAX_BYTES:
-        raise CallRefused(Reason.MALFORMED_ARGUMENTS, "With their defaults the arguments are too large; send less.")
+        raise CallRefused(Reason.MALFORMED_ARGUMENTS, "With their defaults, the arguments are too large. Send less.")
     return text
 
 
@@ -64,7 +64,7 @@ def fits(tool: Tool, arguments: dict[str, Any]) -> None:
         # Names only: the model knows what it sent, and a value may be a secret.
         sentences += f" You sent {', '.join(sorted(arguments)) or 'nothing'}."
         raise CallRefused(Reason.MISSING_ARGUMENTS if missing else Reason.INVALID_ARGUMENTS, sentences)
-    # Before people are asked: nobody should approve what cannot run.
+    # Checked before people are asked: nobody should approve what cannot run.
     refused_by_types = misfit(tool.name, arguments)
     if refused_by_types:
         raise CallRefused(Reason.INVALID_ARGUMENTS, f"{tool.name}: {refused_by_types}")

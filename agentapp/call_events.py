@@ -1,4 +1,4 @@
-"""What is noted about one call in its run's chain."""
+"""What is recorded about one call in its run's chain."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,13 +16,13 @@ from approvals.sealed import digest_of, sealed
 
 
 def record(execution: ToolExecution, what: str, data: dict[str, Any], actor: str = ledger.SYSTEM) -> None:
-    """Note a fact about one call in its run's chain. `what` is a whole type where there is a dot in it."""
+    """Record a fact about one call in its run's chain. `what` is a complete event type if it contains a dot."""
     subject = {"execution": str(execution.pk), "tool": execution.name[:200], **data}
     ledger.record(ledger.run_chain(execution.run_id), what if "." in what else f"tool_call.{what}", subject, actor)
 
 
 def record_subagent(execution: ToolExecution, what: str, child: Run, data: dict[str, Any]) -> None:
-    """Note in the asking run's chain what became of the run that answers one of its calls."""
+    """Record in the asking run's chain what became of the run that answers one of its calls."""
     subject = {"run": str(child.pk), "agent": child.agent.name, "execution": str(execution.pk), **data}
     ledger.record(ledger.run_chain(execution.run_id), f"subagent.{what}", subject)
 
@@ -33,16 +33,16 @@ def record_failures(execution: ToolExecution, failures: Sequence[dict[str, Any]]
 
 
 def said_of(execution: ToolExecution, failures: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What attempts that failed said, as it is kept: without known secrets and the call's secret arguments."""
+    """What failed attempts said, in the form that is kept: without known secrets and the call's secret arguments."""
     secrets = execution.secret_values if failures else set()
     said = (without_secrets(blotted(storable(failure["message"]), secrets))[:500] for failure in failures)
     return [{**failure, "message": words} for failure, words in zip(failures, said, strict=True)]
 
 
 def every_failure(execution: ToolExecution) -> list[dict[str, Any]]:
-    """What the attempts at a call that nobody knows about said, with the last of those in which workers died.
+    """What the attempts at a call of unknown outcome said, plus the last attempt if its worker died in it.
 
-    With that they have all ended: whoever tries it again begins with its first.
+    All of them have ended then, so trying the call again starts at its first attempt.
     """
     kept: list[dict[str, Any]] = execution.failures
     if execution.attempts <= max((failure["attempt"] for failure in kept), default=0):
@@ -57,12 +57,12 @@ def arguments_facts(execution: ToolExecution) -> dict[str, str]:
 
 
 def ruling_facts(ruling: Mapping[str, Any]) -> dict[str, Any]:
-    """What was ruled, without the values that rules looked at: the row has those."""
+    """What was ruled, without the values that the rules read: the row has those."""
     return {name: ruling[name] for name in ("verdict", "rule", "reason", "risk", "shadow") if name in ruling}
 
 
 def result_facts(execution: ToolExecution) -> dict[str, Any]:
-    """What came of a call that has just ended."""
+    """The outcome of a call that has just ended."""
     return {
         "status": execution.result_status,
         "reason": execution.reason,
@@ -73,7 +73,7 @@ def result_facts(execution: ToolExecution) -> dict[str, Any]:
 
 
 def change_facts(execution: ToolExecution, proposed: ToolCall, hooks: Sequence[str]) -> dict[str, Any]:
-    """What a hook made of a call. The arguments themselves may be secret."""
+    """How a hook changed a call, as digests: the arguments themselves may be secret."""
     return {
         "hooks": list(hooks),
         "proposed": storable(proposed.name)[:200],
@@ -83,7 +83,7 @@ def change_facts(execution: ToolExecution, proposed: ToolCall, hooks: Sequence[s
 
 
 def _took(execution: ToolExecution) -> dict[str, Any]:
-    """How long a call has run up to now; nothing of one that never began."""
+    """How long a call has run so far; empty for one that never began."""
     if execution.started_at is None:
         return {}
     return {"took_ms": max(0, round((timezone.now() - execution.started_at).total_seconds() * 1000))}

@@ -1,4 +1,4 @@
-"""How many calls a run may make: of one tool, and of all. Counted from the run's rows in hand."""
+"""How many calls a run may make: of one tool, and in all. Counted from the run's rows in memory."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,16 +10,16 @@ from agentapp.models import Agent, Run, Tool, ToolExecution
 from agentapp.reasons import Reason, StopReason
 from agentapp.transcript import StepRows
 
-# Under this key of its `control` the row of a refused call says by which limit, for a worker that takes over.
+# Under this key of its `control`, a refused call's row names the limit, for a worker that takes over.
 CONTROL = "call_limit"
 
 
 @dataclass(frozen=True)
 class Exceeded:
-    """A limit that one more call would pass."""
+    """A limit that one more call would exceed."""
 
     source: str
-    """The setting that says so."""
+    """The setting that holds the limit."""
     tool: str
     current: int
     most: int
@@ -39,12 +39,12 @@ class Exceeded:
 
     @property
     def control(self) -> dict[str, Any]:
-        """What the call's row keeps of it."""
+        """What the call's row keeps about the limit."""
         return {CONTROL: {"source": self.source, "tool": self.tool, "current": self.current, "max": self.most}}
 
 
 def exceeded(run: Run, tool: Tool, steps: Iterable[StepRows], before: Sequence[Proposal]) -> Exceeded | None:
-    """The limit that one more call of a tool would pass. `before` stands in the same reply."""
+    """The limit that one more call of a tool would exceed. `before`: the earlier calls of the same reply."""
     most, in_all = tool.max_calls_per_run, run.agent_snapshot.get("max_calls")
     if most is None and in_all is None:
         return None
@@ -58,16 +58,16 @@ def exceeded(run: Run, tool: Tool, steps: Iterable[StepRows], before: Sequence[P
 
 
 def ends_run(run: Run) -> bool:
-    """Whether a call too many ends a run, rather than being refused alone."""
+    """Whether one call too many ends the run, rather than only being refused."""
     return run.agent_snapshot.get("on_call_limit") in (Agent.OnCallLimit.STOP, Agent.OnCallLimit.FAIL)
 
 
 def ending(run: Run, executions: Iterable[ToolExecution]) -> tuple[str, StopSignal] | None:
-    """The state and the signal with which a call too many ends a run, by the rows of its last step."""
+    """The state and signal with which one call too many ends a run, from the rows of its last step."""
     if not ends_run(run):
         return None
     for execution in executions:
-        # What the result of a call that has begun says is the tool's, and no limit of ours.
+        # If the call has begun, its result is the tool's own and not a limit of ours.
         is_refused = execution.reason == Reason.CALL_LIMIT_EXCEEDED and execution.started_at is None
         found = execution.control.get(CONTROL) if is_refused else None
         if isinstance(found, dict):
@@ -87,5 +87,5 @@ def _ending(run: Run, found: dict[str, Any]) -> tuple[str, StopSignal]:
 
 
 def _counts(execution: ToolExecution) -> bool:
-    """Whether a call ran or may still run. What was refused has used nothing up."""
+    """Whether a call ran or may still run. A refused call uses nothing up."""
     return execution.started_at is not None or not execution.is_answered

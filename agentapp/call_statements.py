@@ -1,4 +1,4 @@
-"""What each step asks of its calls' rows, put together once. Only `executions`, which writes them, uses these."""
+"""The statements that each step runs on its calls' rows, built once. Only `executions`, their writer, uses these."""
 
 from django.db import IntegrityError
 from django.db.models import BooleanField, F, TextField, UUIDField
@@ -40,9 +40,9 @@ FINISH = RowUpdate(
 
 
 def hurt(error: IntegrityError) -> str:
-    """What an error names: its constraint, or a message with its column. The transaction is over: nothing can be asked.
+    """What an error names: its constraint, or a message with its column. The transaction is over, so no query helps.
 
-    PostgreSQL's message has the values of the row as well, which are words of a model.
+    PostgreSQL's message also has the values of the row, which are a model's words.
     """
     told = getattr(error.__cause__, "diag", None)
     return str(told.constraint_name) if told else str(error)

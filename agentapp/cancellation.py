@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 
 class Cancellation:
-    """The calls of one drive that are running now, and whether they have been told to stop."""
+    """The calls of one drive that are running, and whether they have been told to stop."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -15,7 +15,7 @@ class Cancellation:
 
     @contextmanager
     def call(self) -> Iterator[threading.Event]:
-        """For the time of one call: what is set when it should stop."""
+        """An event for the duration of one call, set when the call should stop."""
         event = threading.Event()
         with self._lock:
             self._running.add(event)

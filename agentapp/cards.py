@@ -1,4 +1,4 @@
-"""What people are shown when a call must wait: made from the tool's own templates and the checked arguments."""
+"""What people are shown when a call must wait, made from the tool's own templates and the checked arguments."""
 
 import json
 from collections.abc import Collection
@@ -33,7 +33,7 @@ SNAPSHOT_SECONDS, CRITICAL_HOLD_SECONDS = 5, 10
 
 @dataclass(frozen=True)
 class Words:
-    """What a card says of a call in words."""
+    """What a card says about a call in words."""
 
     title: str
     sentence: list[dict[str, Any]]
@@ -43,24 +43,24 @@ class Words:
 
 @dataclass(frozen=True)
 class LookedUp:
-    """What a tool found when it looked up the state a call rests on."""
+    """What a tool found when it looked up the state that a call depends on."""
 
     text: str = ""
     refused: str = ""
-    """Why the tool refuses the call. Beside the state and never in it, where any tool may use any name."""
+    """Why the tool refuses the call. Kept apart from the state, in which a tool may use any name."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """A request that could be made, and why its tool refuses the call, where it does."""
+    """A request that could be made, and why its tool refuses the call, if it does."""
 
     card: Card
     refused: str = ""
 
 
 def words_of(approval: Approval, tool: Tool | None, arguments: dict[str, Any]) -> Words:
-    """The words of a request whose call would run with these arguments. For changed ones they are made anew, as long
-    as the tool is the one that people were asked about.
+    """The words of a request whose call would run with these arguments. For changed arguments they are made again, as
+    long as the tool is the one that people were asked about.
     """
     edited = canonical(arguments) != canonical(parse(approval.arguments_text))
     if not edited or tool is None or tool.version != approval.tool_version:
@@ -71,7 +71,7 @@ def words_of(approval: Approval, tool: Tool | None, arguments: dict[str, Any]) -
 
 
 def state_shown(snapshot_text: str, secrets: Collection[str]) -> dict[str, Any]:
-    """What was looked up for a request, as words are made of it: without secrets."""
+    """What was looked up for a request, without secrets, for making its words."""
     shown: dict[str, Any] = masked(parse(snapshot_text), secrets) if snapshot_text else {}
     return shown
 
@@ -86,7 +86,7 @@ def _words(tool: Tool, shown: dict[str, Any], snapshot: dict[str, Any]) -> Words
 
 
 def title_of(execution: ToolExecution) -> str:
-    """What a call does, in one line, without its secrets: of its card, or as one would say it. "": nobody can tell."""
+    """What a call does, in one line without secrets: from its card, or as a card would say it. "": unknown."""
     if execution.approval is not None:
         return execution.approval.shown_title
     if execution.tool is None or execution.erased_at is not None:
@@ -106,11 +106,11 @@ def build(
 ) -> Made:
     """The request to people, or to the customer, about one call.
 
-    Looks up the state the decision rests on; writes nothing.
+    Looks up the state that the decision depends on; writes nothing.
     """
     ruling = _of_customer(weighed.terms) if kind == ApprovalKind.CONFIRMATION else _confirmed(weighed.terms)
     if run.undoes_id is not None or run.is_trial or run.opening is not None:
-        # Nobody decides about what they themselves have asked for word by word, whatever a rule says of starters.
+        # Nobody decides about a call they worded themselves, whatever a rule says about starters.
         ruling = replace(ruling, starter_excluded=True)
     arguments = parse(asked.text)
     looked_up = take_snapshot(run, tool, arguments, execution.times_asked)
@@ -154,7 +154,7 @@ def build(
 
 
 def _terms_of(ruling: Ruling, kind: ApprovalKind, *, is_mocked: bool) -> dict[str, Any]:
-    """What stopped the call, and how it is decided: by whom, how many, what they may, and until when."""
+    """What stopped the call, and how it is decided: by whom, by how many, with which decisions, and until when."""
     terms, confirms = standing.terms_of(ruling), kind == ApprovalKind.CONFIRMATION
     people = terms.fewest if terms else standing.people_needed(ruling)
     return {
@@ -183,7 +183,7 @@ def _terms_of(ruling: Ruling, kind: ApprovalKind, *, is_mocked: bool) -> dict[st
 
 
 def _of_customer(ruling: Ruling) -> Ruling:
-    """The terms by which a customer is asked: yes or no, by one, at once."""
+    """The terms on which a customer is asked: yes or no, one person, at once."""
     allowed = (str(DecisionType.APPROVE), str(DecisionType.REJECT))
     return replace(
         ruling, groups=(), terms=(), about={}, starter_excluded=False, allowed_decisions=allowed, escalation=(),
@@ -192,7 +192,7 @@ def _of_customer(ruling: Ruling) -> Ruling:
 
 
 def _confirmed(ruling: Ruling) -> Ruling:
-    """The terms for people about what the customer has confirmed: what people changed, the customer has not seen."""
+    """The terms for people once the customer has confirmed: no edits, which the customer would not have seen."""
     if not ruling.customer:
         return ruling
     allowed = tuple(d for d in ruling.allowed_decisions if d != DecisionType.EDIT) or (str(DecisionType.REJECT),)
@@ -200,16 +200,16 @@ def _confirmed(ruling: Ruling) -> Ruling:
 
 
 def _hold_seconds(ruling: Ruling) -> int:
-    """How long a decision can be undone. At critical risk a rule can make it longer only."""
+    """How long a decision can be undone. At critical risk, a rule can only make it longer."""
     hold = settings.UNDO_HOLD_SECONDS if ruling.hold_seconds is None else ruling.hold_seconds
     return min(max(hold, CRITICAL_HOLD_SECONDS) if ruling.risk == Risk.CRITICAL else hold, 60)
 
 
 def take_snapshot(run: Run, tool: Tool, arguments: dict[str, Any], turn: int = 0) -> LookedUp:
-    """The state a decision about this call rests on, as canonical text; empty when the tool names none.
+    """The state that a decision about this call depends on, as canonical text; empty if the tool names none.
 
-    A snapshot that cannot be taken is itself a state: when it can be taken later, the world has changed. `turn`: how
-    often people have been asked about it; a mocked run's state is what its mocks say for that, and refuses nothing.
+    A snapshot that cannot be taken is itself a state: if it can be taken later, the world has changed. `turn`: how
+    often people have been asked about the call. A mocked run's mocks give its state for each turn and refuse nothing.
     """
     if proposes_plan(tool):
         return LookedUp(planning.snapshot_of(arguments, lambda each, its: take_snapshot(run, each, its, turn).text))
@@ -229,13 +229,13 @@ def take_snapshot(run: Run, tool: Tool, arguments: dict[str, Any], turn: int = 0
         return LookedUp(canonical(within(SNAPSHOT_SECONDS, implementation.snapshot_of, arguments)))
     except DeadlineExceeded:
         return LookedUp(snapshots.unseen(f"no answer in {SNAPSHOT_SECONDS} s"))
-    except Exception as error:  # a tool's own code may fail in any way
+    except Exception as error:  # a tool's code may fail in any way
         why = str(error)[:300] if isinstance(error, ToolError) and error.refused else ""
         return LookedUp(snapshots.unseen(f"{type(error).__name__}: {error}"[:300]), why)
 
 
 def evidence(run: Run, steps: list[StepRows], call: ToolExecution) -> list[dict[str, Any]]:
-    """What was on the table when the call was proposed: the input, results before it, guidelines that ask for it."""
+    """What was known when the call was proposed: the input, earlier results, the guidelines that ask for it."""
     items: list[dict[str, Any]] = [
         {
             "kind": "message",
@@ -272,7 +272,7 @@ def evidence(run: Run, steps: list[StepRows], call: ToolExecution) -> list[dict[
 
 
 def _taken_back(run: Run) -> dict[str, Any]:
-    """The call that the run takes back, as it ran."""
+    """The call that this run undoes, as it ran."""
     done = ToolExecution.objects.select_related("tool", "run").get(undone_in=run)
     secret = done.all_secret_fields
     ran = {"tool": done.name, "arguments": masked(done.args, secret), "result": masked(done.value, secret)}
@@ -287,7 +287,7 @@ def _taken_back(run: Run) -> dict[str, Any]:
 
 
 def _guidelines(run: Run, call: ToolExecution) -> list[dict[str, Any]]:
-    """The guidelines that had the call proposed, as the run keeps them. What a model says of them is no evidence."""
+    """The guidelines that led to the call, as the run keeps them. What a model says about them is not evidence."""
     if call.evaluation is None:
         return []
     kept = Guidelines.read(run.agent_snapshot.get("guidance", {})).by_name
@@ -309,7 +309,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def _when(execution: ToolExecution) -> dict[str, Any]:
-    """When a result came, and how long it took, as far as the row in hand says: the database sets these times."""
+    """When a result came, and how long it took, if the row in memory says so: the database sets these times."""
     began, ended = execution.started_at, execution.finished_at
     if not isinstance(ended, datetime):
         return {}
@@ -320,7 +320,7 @@ def _when(execution: ToolExecution) -> dict[str, Any]:
 def _difference(
     replaced: Approval | None, snapshot_text: str, text: str, secrets: Collection[str]
 ) -> list[dict[str, Any]]:
-    """What is not as it was when people were asked before: [{"name", "was", "now"}]; of the arguments, it says so."""
+    """What has changed since people were last asked: [{"name", "was", "now"}]. Lines about arguments are marked."""
     if replaced is None:
         return []
     before = parse(replaced.final_arguments_text or replaced.arguments_text)
@@ -330,7 +330,7 @@ def _difference(
 
 
 def changed(was: dict[str, Any], now: dict[str, Any], secrets: Collection[str]) -> list[dict[str, Any]]:
-    """What two states differ in: [{"name", "was", "now"}]. Of a secret, that it does."""
+    """How two states differ: [{"name", "was", "now"}]. Of a secret, only that it differs."""
     names = sorted({*was, *now})
     hidden = {*secrets, *(name for name in names if is_of(name, secrets))}
     then, by_now = masked(was, hidden), masked_beside(now, was, hidden)

@@ -1,4 +1,4 @@
-"""The tools as people read them: how much they are called, what keeps them from it, which versions there were."""
+"""The tools as people read them: how often they are called, what stops that, and which versions there were."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ from approvals.models import Rule
 
 COUNTED = timedelta(days=14)
 COUNTED_FOR_SECONDS = 60
-# Of a contract's versions, as many are compared.
+# How many of a contract's versions are compared.
 MAX_VERSIONS = 10
 # Columns of a contract that read better as text than as JSON.
 _TEMPLATES = {
@@ -44,7 +44,7 @@ _TEMPLATES = {
 
 @dataclass(frozen=True)
 class Calls:
-    """How often a tool was called within the last days, and how often it failed."""
+    """How often a tool was called in the last days, and how often it failed."""
 
     calls: int = 0
     errors: int = 0
@@ -56,7 +56,7 @@ class Calls:
 
 @dataclass(frozen=True)
 class State:
-    """Something that keeps a tool from being called, or soon may. `stops`: no call of it runs now."""
+    """Something that prevents calls of a tool, or soon may. `stops`: no call of it runs now."""
 
     word: str
     sentence: str
@@ -66,7 +66,7 @@ class State:
 
 @dataclass(frozen=True)
 class Version:
-    """What one sync changed of a contract: its parts, each as JSON before and after."""
+    """What one sync changed in a contract: its parts, each as JSON before and after."""
 
     at: Any
     who: str
@@ -76,7 +76,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Stops:
-    """What is stopped now, by itself or by people: breakers that are not closed, and kill switches. Two queries."""
+    """What is stopped now, automatically or by people: breakers that are not closed, and kill switches. Two queries."""
 
     breakers: Mapping[Thing, Breaker]
     switches: Sequence[KillSwitch]
@@ -89,10 +89,10 @@ class Stops:
 
 
 def call_counts(tools: Iterable[Tool]) -> dict[Any, Calls]:
-    """Calls and errors of each tool in the last days, as they were a minute ago at most.
+    """Calls and errors of each tool in the last days, at most a minute old.
 
-    One query, answered by the index `execution_of_tool` alone: that of a million calls takes half a second, so each
-    process keeps what it has counted for a while.
+    One query, answered by the index `execution_of_tool` alone. Counting a million calls takes half a second, so each
+    process keeps its counts for a while.
     """
     keys = sorted(tool.pk for tool in tools)
     name = f"calls:{sha256(canonical([str(key) for key in keys]))}"
@@ -113,7 +113,7 @@ def _counted(keys: Sequence[Any]) -> dict[Any, Calls]:
 
 
 def states_of(tool: Tool, stops: Stops) -> list[State]:
-    """What is to be said of whether a tool can be called, the worst first. It comes with its source and its health."""
+    """Whether a tool can be called, in words, the worst first. The tool comes with its source and its health."""
     return [*_contract_states(tool), *_source_states(tool), *_stopped_states(tool, stops), *_claimed_states(tool)]
 
 
@@ -130,7 +130,7 @@ def _contract_states(tool: Tool) -> Iterable[State]:
     if tool.missing_since is not None:
         yield State("Gone", f"{tool.source.name} no longer lists it.", at=tool.missing_since)
     if tool.waiting_contract is not None:
-        yield State("Changed", f"{tool.source.name} promises something else by now. A person must look at it first.")
+        yield State("Changed", f"{tool.source.name} now promises something else. A person must look at it first.")
     if not tool.enabled:
         yield State("Off", "An administrator has switched it off.")
     if not is_valid(tool.input_schema):
@@ -139,7 +139,7 @@ def _contract_states(tool: Tool) -> Iterable[State]:
 
 def _source_states(tool: Tool) -> Iterable[State]:
     if not tool.source.enabled:
-        yield State("Source off", f"{tool.source.name} is switched off, and every tool of it with it.")
+        yield State("Source off", f"{tool.source.name} is switched off, and all its tools with it.")
     health: SourceHealth | None = getattr(tool.source, "health", None)
     if health is not None and not health.ok:
         yield State("Unreachable", f"{tool.source.name} does not answer: {health.problem}", False, health.seen_at)
@@ -162,16 +162,16 @@ def _stopped_states(tool: Tool, stops: Stops) -> Iterable[State]:
 
 def _claimed_states(tool: Tool) -> Iterable[State]:
     if tool.claims.get("deprecated"):
-        yield State("Deprecated", f"The document of {tool.source.name} says that it should no longer be used.", False)
+        yield State("Deprecated", f"The document of {tool.source.name} says it should no longer be used.", False)
 
 
 def rules_for(tool: Tool) -> QuerySet[Rule]:
-    """The rules in force that can be about a call of this tool, in their order."""
+    """The rules in force that may apply to a call of this tool, in their order."""
     return Rule.objects.filter(active=True, tool__in=["", tool.name], effect_class__in=["", tool.effect_class])
 
 
 def example(tool: Tool, user: User) -> tuple[dict[str, Any], bool]:
-    """Arguments for a card, and whether a real call had them, of a run that this person may see. Secrets are masked."""
+    """Arguments for a card, and whether they are from a real call of a run this person may see. Secrets are masked."""
     found: dict[str, Any] = sample.arguments(tool.input_schema)
     real = False
     if user.has_perm("agentapp.view_toolexecution"):

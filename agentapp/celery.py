@@ -12,7 +12,7 @@ from agentapp import draining, garbage, secret_key
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentapp.settings")
 
-# By the names kombu knows them by: with which of the two a connection is encrypted, it tells by the name.
+# Under the names kombu knows: by the name it tells whether a connection is encrypted.
 TRANSPORT_ALIASES.update(dict.fromkeys(("redis", "rediss"), "agentapp.redis_transport:Transport"))
 
 app = Celery("countersign")
@@ -25,7 +25,7 @@ def look_at_key(**_: object) -> None:
     try:
         secret_key.demand()
     except ImproperlyConfigured as error:
-        sys.exit(str(error))  # of anything else Celery makes a line of its log, and begins
+        sys.exit(str(error))  # Celery would only log any other exception, and start
 
 
 @worker_ready.connect
@@ -35,7 +35,7 @@ def begin_work(**_: object) -> None:
 
 @worker_ready.connect
 def sweep_at_start(**_: object) -> None:
-    """Find at once what a worker that died has left behind, instead of at the next beat."""
+    """Find what a dead worker left behind at once, rather than at the next beat."""
     app.send_task("agentapp.tasks.sweep", retry=False)
     app.send_task("agentapp.tasks.roll_up", retry=False)
 

@@ -1,4 +1,4 @@
-"""System checks: what would be unsafe in production, and rows that the code cannot serve.
+"""System checks: what would be unsafe in production, and rows that the code cannot handle.
 
 With DEBUG on, the first kind is silent. The second kind reads the database, so it runs with
 `manage.py check --database default`, and before every migration.
@@ -30,20 +30,20 @@ RECOVERY_SECONDS = 30
 
 @register(Tags.security)
 def safe_for_production(**kwargs: Any) -> list[CheckMessage]:
-    """What would be unsafe where it matters."""
+    """What would be unsafe in production."""
     return [] if settings.DEBUG else [*_unsafe(), *_doubtful()]
 
 
 def _unsafe() -> Iterable[CheckMessage]:
     if secret_key.is_published() or len(settings.SECRET_KEY) < SHORTEST_SECRET_KEY:
         yield Error(
-            f"SECRET_KEY is the one for development, or shorter than {SHORTEST_SECRET_KEY} characters.",
+            f"SECRET_KEY is the development key, or shorter than {SHORTEST_SECRET_KEY} characters.",
             hint="Anybody who knows it can sign in as anybody. Set SECRET_KEY to a long random text.",
             id="countersign.E001",
         )
     if settings.ALLOW_SCRIPTED_RUNS:
         yield Error(
-            "ALLOW_SCRIPTED_RUNS is on: whoever may start runs can choose what the model says.",
+            "ALLOW_SCRIPTED_RUNS is on: anybody who may start runs can choose what the model says.",
             hint="Set ALLOW_SCRIPTED_RUNS to false.",
             id="countersign.E002",
         )
@@ -55,14 +55,14 @@ def _unsafe() -> Iterable[CheckMessage]:
         )
     if not (settings.SESSION_COOKIE_SECURE and settings.CSRF_COOKIE_SECURE):
         yield Error(
-            "Cookies are sent over plain HTTP, where they can be read on the way.",
+            "Cookies are sent over plain HTTP, where they can be read in transit.",
             hint="Set SECURE_COOKIES to true and serve HTTPS.",
             id="countersign.E004",
         )
     if "*" in settings.ALLOWED_HOSTS:
         yield Error(
             "ALLOWED_HOSTS contains '*': links can be made to lead to somebody else's host.",
-            hint="Set ALLOWED_HOSTS to the names under which people reach the console.",
+            hint="Set ALLOWED_HOSTS to the host names by which people reach the console.",
             id="countersign.E005",
         )
     if not settings.BASE_URL.startswith("https://"):
@@ -74,8 +74,8 @@ def _unsafe() -> Iterable[CheckMessage]:
     if not settings.EMBEDDED and connections["default"].vendor == "sqlite":
         yield Error(
             "REDIS_URL is set and the database is SQLite, a file that processes elsewhere do not see.",
-            hint="Set DATABASE_URL to a PostgreSQL database. If it is set, see whether this process was given it: "
-            "a shell cuts a value at & or ; that stands in no quotes.",
+            hint="Set DATABASE_URL to a PostgreSQL database. If it is set, check that this process receives all of it: "
+            "a shell cuts an unquoted value at & or ;.",
             id="countersign.E007",
         )
 
@@ -84,12 +84,12 @@ def _doubtful() -> Iterable[CheckMessage]:
     if settings.EMBEDDED:
         yield Warning(
             "REDIS_URL is not set: the embedded broker reaches only workers in the same process.",
-            hint="Set REDIS_URL, unless web server and worker are one process.",
+            hint="Set REDIS_URL, unless the web server and the worker are one process.",
             id="countersign.W001",
         )
     if settings.EMBEDDED and connections["default"].vendor == "sqlite":
         yield Warning(
-            "DATABASE_URL is not set: SQLite serves one machine, and one writer at a time.",
+            "DATABASE_URL is not set: SQLite serves only one machine, and one writer at a time.",
             hint="Set DATABASE_URL to a PostgreSQL database, unless this is a small installation.",
             id="countersign.W002",
         )
@@ -102,7 +102,7 @@ def _doubtful() -> Iterable[CheckMessage]:
     if settings.LEASE_SECONDS + settings.SWEEP_SECONDS > RECOVERY_SECONDS:
         yield Warning(
             f"LEASE_SECONDS and SWEEP_SECONDS add up to more than {RECOVERY_SECONDS}: "
-            "that is how long a worker that died can hold a run.",
+            "that is how long a dead worker can hold a run.",
             hint="Lower one of them.",
             id="countersign.W003",
         )
@@ -110,13 +110,13 @@ def _doubtful() -> Iterable[CheckMessage]:
 
 @register(Tags.staticfiles, deploy=True)
 def static_files_are_there(**kwargs: Any) -> list[CheckMessage]:
-    """Whoever serves serves what was collected. Asked with --deploy alone: a worker or a command serves nothing."""
+    """A server needs the collected static files. Only checked with --deploy: workers and commands serve nothing."""
     if settings.DEBUG or (settings.STATIC_ROOT / "console").is_dir():
         return []
     return [
         Warning(
             f"STATIC_ROOT holds no static files: pages come without styles and scripts. It is {settings.STATIC_ROOT}.",
-            hint="Run manage.py collectstatic, and set STATIC_ROOT to where it puts them.",
+            hint="Run manage.py collectstatic, and set STATIC_ROOT to the directory it fills.",
             id="countersign.W006",
         )
     ]
@@ -140,7 +140,7 @@ def ledger_is_guarded(databases: Sequence[str] | None = None, **kwargs: Any) -> 
 
 @register(Tags.database)
 def rows_name_code_that_exists(databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """Agents name drivers, channels name kinds, and both are there."""
+    """Agents name drivers, channels name kinds, and both must exist."""
     if not _has_tables("default", Agent, Channel) or "default" not in (databases or []):
         return []
     found: list[CheckMessage] = [
@@ -159,14 +159,14 @@ def rows_name_code_that_exists(databases: Sequence[str] | None = None, **kwargs:
             found.append(Error(f"The channel {channel.name!r} cannot be used. {error}", id="countersign.E012"))
         except pydantic.ValidationError as error:
             first = error.errors()[0]["msg"]
-            message = f"The channel {channel.name!r} is not set up rightly: {first}."
+            message = f"The channel {channel.name!r} is not set up correctly: {first}."
             found.append(Error(message, id="countersign.E013"))
     return found
 
 
 @register(Tags.database)
 def guidance_names_code_that_exists(databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """Guidelines name matchers and tools name choices; without them a run of an agent that follows guidelines fails."""
+    """Guidelines name matchers and tools name choices. Without that code, runs of agents with guidelines fail."""
     if not _has_tables("default", Guideline, Tool) or "default" not in (databases or []):
         return []
     named = [
@@ -184,7 +184,7 @@ def guidance_names_code_that_exists(databases: Sequence[str] | None = None, **kw
 
 @register(Tags.database)
 def mail_is_sent(databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """Where a channel sends mail there is a mail server. With DEBUG on, the console will do."""
+    """If a channel sends mail, there must be a mail server. With DEBUG on, the console will do."""
     if settings.DEBUG or "default" not in (databases or []) or not _has_tables("default", Channel):
         return []
     console = settings.MAILERS["default"]["BACKEND"] == "django.core.mail.backends.console.EmailBackend"
@@ -201,7 +201,7 @@ def mail_is_sent(databases: Sequence[str] | None = None, **kwargs: Any) -> list[
 
 @register(Tags.database)
 def rules_name_what_there_is(databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """A rule for something that does not exist never applies, which nobody would notice."""
+    """A rule for something that does not exist never applies, and nobody would notice."""
     if not _has_tables("default", Rule, Tool, Agent, Route) or "default" not in (databases or []):
         return []
     there = {
@@ -223,13 +223,13 @@ def rules_name_what_there_is(databases: Sequence[str] | None = None, **kwargs: A
 
 @register(Tags.database)
 def roles_are_complete(databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """Groups that were made before a permission was do not have it, and nobody is told by being refused."""
+    """Groups made before a permission existed lack it, and a refusal does not tell anybody why."""
     if "default" not in (databases or []) or not _has_tables("default", Group, Permission):
         return []
     return [
         Warning(
-            f"The group {name!r} may not do what it may in a new installation: {', '.join(lacks)}.",
-            hint=f"manage.py roles --update {name} gives it that. If it was taken away on purpose, leave it.",
+            f"The group {name!r} lacks rights that it has in a new installation: {', '.join(lacks)}.",
+            hint=f"manage.py roles --update {name} adds them. If they were taken away on purpose, ignore this.",
             id="countersign.W011",
         )
         for name, lacks in roles.lacking().items()
@@ -238,14 +238,14 @@ def roles_are_complete(databases: Sequence[str] | None = None, **kwargs: Any) ->
 
 @register(Tags.database)
 def names_are_told_apart(databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """Signing in looks for a name in whatever case."""
+    """Signing in ignores the letter case of names."""
     if "default" not in (databases or []) or not _has_tables("default", User):
         return []
     names = User.objects.annotate(same=Upper("username")).order_by().values("same")
     return [
         Warning(
-            f"Several people are called {found['same'].lower()!r} but for capitals: none of them can sign in.",
-            hint="Give all but one of them another name in the admin.",
+            f"Several user names differ from {found['same'].lower()!r} only in capitals: none of them can sign in.",
+            hint="In the admin, give all but one of them another name.",
             id="countersign.W012",
         )
         for found in names.annotate(many=Count("pk")).filter(many__gt=1).order_by("same")
@@ -254,7 +254,7 @@ def names_are_told_apart(databases: Sequence[str] | None = None, **kwargs: Any) 
 
 @register(Tags.database)
 def tools_leave_no_doubts(databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """A read runs without a person, so a tool that is more than it is called is named before it is used."""
+    """A read runs without a person, so a tool that may do more than its effect class says is named beforehand."""
     if "default" not in (databases or []) or not _has_tables("default", Tool, ToolSource):
         return []
     named: dict[str, list[str]] = {}
@@ -264,7 +264,7 @@ def tools_leave_no_doubts(databases: Sequence[str] | None = None, **kwargs: Any)
     return [
         Warning(
             f"Worth a second look: {', '.join(names)}. {doubt}",
-            hint="The admin sets it on the page of the tool.",
+            hint="Set it on the tool's page in the admin.",
             id="countersign.W013",
         )
         for doubt, names in sorted(named.items())

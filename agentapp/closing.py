@@ -1,4 +1,4 @@
-"""How a run is closed: its row, its open calls and requests, the agents it has asked, its agent's breaker."""
+"""How a run is closed: its row, its open calls and requests, the agents it asked, its agent's breaker."""
 
 from decimal import Decimal
 
@@ -10,7 +10,7 @@ from approvals import decisions
 
 
 def finish(run: Run, final: str, signal: StopSignal, answer: str = "", *, partial: bool = False) -> None:
-    """The run's end, and that of all that still hangs on it. Inside the transaction that holds its lock."""
+    """End the run and everything that still depends on it. Inside the transaction that holds its lock."""
     costs: list[tuple[Run, Decimal]] = []
     if final != Run.State.SUCCEEDED:
         by_person = StopReason.USER_REQUESTED if final == Run.State.CANCELLED else StopReason.STOP_REQUESTED
@@ -20,5 +20,5 @@ def finish(run: Run, final: str, signal: StopSignal, answer: str = "", *, partia
         budgets.count_into_runs(costs)
     runs.finish(run, final, signal, answer, partial=partial)
     breakers.note_run(run, final)
-    # As where a step is stored: the breaker of an agent first, then its day.
+    # In the same order as when a step is stored: the agent's breaker first, then its day.
     budgets.count_into_days(costs)

@@ -1,4 +1,4 @@
-"""What people say to each other about a request. It moves nothing, and no model hears of it."""
+"""What people say to each other about a request. It changes nothing, and no model sees it."""
 
 import uuid
 
@@ -12,7 +12,7 @@ from approvals.standing import Refusal
 
 
 def post_comment(approval_id: uuid.UUID, text: str, user: User) -> comments.Posted:
-    """Say something to everybody who may see a request, whatever has become of it, unless it is erased."""
+    """Post a comment that everybody who may see a request can read, in whatever state it is, unless it is erased."""
     approval: Approval | None = auth.visible_approvals(user).filter(pk=approval_id).first()
     if approval is None:
         raise Refused("not_found", "There is no such request.")

@@ -15,13 +15,13 @@ from agentapp.transcript import StepRows, goes_on_from, kept_of, load_lines
 from approvals.digest import MalformedJSON, canonical, parse
 
 type Kind = Literal["kept", "same", "different", "missing", "new"]
-# Beyond this pages become useless, and nobody reads them.
+# Longer pages are useless: nobody reads them.
 MAX_STEPS = 400
 
 
 @dataclass(frozen=True)
 class CallPair:
-    """One call in both runs, or in one of them. `differs`: in what."""
+    """One call in both runs, or in one of them. `differs`: what is different."""
 
     kind: Kind
     was: ToolExecution | None
@@ -48,7 +48,7 @@ class StepPair:
     calls: Sequence[CallPair] = ()
     differs: tuple[str, ...] = ()
     gone: Sequence[str] = ()
-    """Tools that were offered then, and are not now."""
+    """Tools that were offered then and are not offered now."""
     added: Sequence[str] = ()
 
 
@@ -60,7 +60,7 @@ class Comparison:
     now: Run
     steps: Sequence[StepPair]
     differs: tuple[str, ...]
-    """In what their ends differ."""
+    """How their ends differ."""
     counts: dict[str, int] = field(default_factory=dict)
     """How many of their calls are of each kind."""
     cut: bool = False
@@ -81,7 +81,7 @@ class Comparison:
 
 @dataclass
 class _Decision:
-    """A step as its run lived it: one that was kept in part and the one that goes on with it are one."""
+    """A decision as its run made it: a step that was kept in part and the step that continues it count as one."""
 
     step: Step
     calls: list[ToolExecution]
@@ -92,7 +92,7 @@ class _Decision:
 
 
 def compare(was: Run, now: Run) -> Comparison:
-    """`now` beside `was`. Two queries, and one for each run they go on from that is not read yet."""
+    """Compare `now` with `was`. Two queries, and one for each run they continue that is not read yet."""
     lines = load_lines({run.pk: run for one in (was, now) for run in (one, *goes_on_from(one))}.values())
     before, after = _decisions(was, lines), _decisions(now, lines)
     cut = max(len(before), len(after)) > MAX_STEPS
@@ -119,7 +119,7 @@ def _decisions(run: Run, lines: Mapping[uuid.UUID, list[StepRows]]) -> list[_Dec
 
 
 def _declared(rows: StepRows) -> list[ToolExecution]:
-    """The calls of a step, without what stands for a decision that failed."""
+    """The calls of a step, without the row that stands for a failed decision."""
     return [] if rows.step.error else list(rows.executions)
 
 
@@ -202,5 +202,5 @@ def _outcome(call: ToolExecution) -> tuple[str, str, str]:
 
 
 def _ran(call: ToolExecution) -> str:
-    """What a person made of it before it ran; nothing where it ran as proposed, or did not."""
+    """The arguments a person changed it to before it ran; empty if it ran as proposed, or not at all."""
     return call.executed_text if call.started_at is not None else ""

@@ -1,4 +1,4 @@
-"""Whether a run's last step ends it, and how: its row, what hangs on it, and the hooks around its end."""
+"""Whether a run's last step ends it, and how: its row, what depends on it, and the hooks around its end."""
 
 from agentapp import closing, conversations, endings, limits, points, runs
 from agentapp.endings import Ending
@@ -9,12 +9,12 @@ from agentapp.state import RunState
 from approvals import ledger
 
 COMPLETED = StopSignal(StopReason.COMPLETED, "")
-# Hooks between a step and the end of its run, which are called while no transaction is open.
+# Hooks between a step and the end of its run, called while no transaction is open.
 HOOKED = ("after_step", "on_stop", "after_execution")
 
 
 def was_last(state: RunState) -> bool:
-    """Whether the run's last step is one that ends it: its worker died before it did."""
+    """Whether the run's last step should have ended it, but its worker died first."""
     if not state.steps:
         return False
     rows = state.steps[-1]
@@ -26,9 +26,9 @@ def was_last(state: RunState) -> bool:
 
 
 def conclude(state: RunState) -> bool:
-    """End the run if its last step is the last one: it was stopped, failed, used up the rounds, or has an answer.
+    """End the run if its last step was final: it was stopped, failed, used up the rounds, or has an answer.
 
-    Also asked by the worker that takes over from one that died right behind such a step.
+    Also called by a worker that takes over from one that died right after such a step.
     """
     rows = state.steps[-1]
     answer = "" if rows.step.error else rows.step.text
@@ -62,9 +62,9 @@ def conclude(state: RunState) -> bool:
 
 
 def end_with_step(state: RunState) -> Ending | None:
-    """End the run in the transaction that has just stored its last step, where that is a plain answer.
+    """End the run in the transaction that has just stored its last step, if that step is a plain answer.
 
-    None: it is none, or somebody is called between the two; `conclude` looks at it once the step is stored.
+    None: it is not, or a hook is called in between; then `conclude` decides once the step is stored.
     """
     rows, run = state.steps[-1], state.run
     if (
@@ -81,19 +81,19 @@ def end_with_step(state: RunState) -> Ending | None:
 
 
 def tell(state: RunState, ended: Ending) -> None:
-    """Tell whoever watches of a run that `end_with_step` has ended."""
+    """Tell observers about a run that `end_with_step` has ended. It has no hooks at these points."""
     points.after_step(state)
-    points.before_end(state, Run.State.SUCCEEDED, COMPLETED)  # as the model has it, as where `end` calls it
+    points.before_end(state, Run.State.SUCCEEDED, COMPLETED)  # as the model ended it, just as `end` calls it
     points.after_execution(state, ended.state, ended.signal, ended.answer)
 
 
 def end_by(state: RunState, signal: StopSignal) -> None:
-    """End the run as a tool, a hook or a person asked for, or as a broken hook forces it to."""
+    """End the run as a tool, a hook or a person asked, or as a broken hook forces."""
     end(state, Run.State.FAILED if signal.reason == StopReason.ERROR else Run.State.STOPPED, signal)
 
 
 def end(state: RunState, final: str, signal: StopSignal, answer: str = "", *, partial: bool = False) -> None:
-    """Finish the run, answer its open calls, take back its open requests, keep its answer."""
+    """Finish the run, answer its open calls, withdraw its open requests, keep its answer."""
     points.before_end(state, final, signal)
     with ledger.transaction():
         if state.run.parent_id is not None:

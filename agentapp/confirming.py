@@ -1,4 +1,4 @@
-"""What an approval costs, checked where it is decided: a person in the console, and at critical risk a typed word."""
+"""What an approval requires, checked at the decision: a person in the console, and at critical risk a typed word."""
 
 from typing import Any
 
@@ -11,15 +11,15 @@ from approvals.digest import parse
 from approvals.masking import masked
 from approvals.models import Approval, DecisionType, Risk
 
-NO_PROGRAM = "A critical request is decided by people in the console, and by no program."
+NO_PROGRAM = "Only people in the console can decide a critical request, not programs."
 
 
 def confirmed(approval: Approval, type: str, via: str, typed: str, edited_text: str) -> None:
-    """Raise Refused unless a decision comes from a person, where one must show who they are, who knows what it does."""
+    """Raise Refused unless a decision that needs a person comes from one, who has typed the word if one is needed."""
     approves = type in (DecisionType.APPROVE, DecisionType.EDIT)
     if approves and approval.assurance_needed and via != "console":
         words = step_up.NEEDS[approval.assurance_needed]
-        raise Refused("needs_person", f"This is approved by a person in the console, by itself, with {words}.")
+        raise Refused("needs_person", f"A person must approve this in the console, on its own, with {words}.")
     if approval.risk != Risk.CRITICAL:
         return
     if via != "console":
@@ -37,7 +37,7 @@ def confirmed(approval: Approval, type: str, via: str, typed: str, edited_text: 
 
 
 def word_of(approval: Approval, tool: Tool | None, arguments: dict[str, Any], button: str) -> str:
-    """What is typed to approve: the target the tool names, else the size of the effect, else the name of the tool."""
+    """What to type to approve: the target the tool names, or else the size of the effect, or else the tool's name."""
     named = ""
     if tool is not None and tool.confirm_template and tool.version == approval.tool_version:
         named = sentences.target(tool, masked(arguments, approval.secret_fields), _state(approval))
@@ -49,5 +49,5 @@ def _state(approval: Approval) -> dict[str, Any]:
 
 
 def _plain(word: str) -> str:
-    """As compared: blanks and letter case do not count."""
+    """The form that is compared: blanks and letter case do not count."""
     return "".join(word.split()).casefold()

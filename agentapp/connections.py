@@ -1,6 +1,6 @@
-"""How the database, the broker and the shared cache are connected to, and how long each is waited for.
+"""How to connect to the database, the broker and the shared cache, and how long to wait for each.
 
-Settings are made of this; it reads none.
+Settings are made from this; it reads none itself.
 """
 
 import select
@@ -11,19 +11,19 @@ import dj_database_url
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-# A server that does not take a connection, or says nothing, in this time is taken to be away.
+# A server that does not accept a connection, or does not answer, within this time counts as unreachable.
 DATABASE_CONNECTS_WITHIN_SECONDS = 5
 BROKER_ANSWERS_WITHIN_SECONDS = 3
 CACHE_ANSWERS_WITHIN_SECONDS = 1
-# A host that has vanished closes nothing: the kernel finds out, in a minute where nothing is under way, in half a
-# minute where a statement was sent.
+# A vanished host closes nothing: the kernel finds out, within a minute if the connection is idle, within half a minute
+# if a statement was sent.
 _KEEPALIVE = {
     "keepalives_idle": 30,
     "keepalives_interval": 10,
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
 }
-# Values apart from the statement, which is prepared when it is asked for the third time.
+# Values are sent apart from the statement, which is prepared at its third use.
 _PREPARED = {"server_side_binding": True, "prepare_threshold": 2}
 # Django's own, and a little more.
 POSTGRESQL = "agentapp.postgresql"
@@ -32,13 +32,13 @@ POSTGRESQL = "agentapp.postgresql"
 def database(url: str, pool_size: int, prepares: bool = False, by_transaction: bool = False) -> dict[str, object]:
     """One database from a URL. SQLite gets WAL and immediate transactions, PostgreSQL a pool.
 
-    `prepares`: PostgreSQL plans what it is asked often once for each connection, and not each time. `by_transaction`:
-    what is in between gives each transaction another connection, so that nothing may be left open for the next.
+    `prepares`: PostgreSQL plans frequent statements once per connection, not each time. `by_transaction`: a pooler in
+    between gives each transaction another connection, so nothing may stay open for the next one.
 
-    What the URL says after its question mark, as in `?sslmode=verify-full`, goes before what is said here.
+    Options after the URL's question mark, as in `?sslmode=verify-full`, override those set here.
     """
-    if "://" not in url:  # with one slash it would be read, as a database on this machine
-        raise ValueError("It starts with sqlite:// or postgres://.")
+    if "://" not in url:  # with one slash, it would be read as a database on this machine
+        raise ValueError("It must start with sqlite:// or postgres://.")
     config: dict[str, Any] = dict(dj_database_url.parse(url))
     asked: dict[str, Any] = config.get("OPTIONS", {})
     if config["ENGINE"] == "django.db.backends.sqlite3":
@@ -46,7 +46,7 @@ def database(url: str, pool_size: int, prepares: bool = False, by_transaction: b
             # Taking the write lock at BEGIN is what makes "look, then change" safe on SQLite.
             "transaction_mode": "IMMEDIATE",
             "timeout": 20,
-            # NORMAL would forget the last commits with the power: a call that was begun would be begun again.
+            # NORMAL would lose the last commits in a power failure, and a call that had begun would begin again.
             "init_command": "PRAGMA journal_mode=WAL;PRAGMA synchronous=FULL;",
         }
     elif config["ENGINE"] == "django.db.backends.postgresql":
@@ -65,47 +65,47 @@ def database(url: str, pool_size: int, prepares: bool = False, by_transaction: b
 
 
 def listening(url: str) -> dict[str, Any]:
-    """How what the ledger announces is listened for at an address of its own. Raises ValueError."""
+    """How to listen for the ledger's announcements at a separate address. Raises ValueError."""
     if not url.startswith(("postgres://", "postgresql://")):
-        raise ValueError("It starts with postgres://.")
+        raise ValueError("It must start with postgres://.")
     try:
         asked = conninfo_to_dict(url)
     except psycopg.ProgrammingError:
-        # What the library says of it can quote the password.
+        # The library's own message can quote the password.
         raise ValueError("PostgreSQL's library does not understand it.") from None
     ports = str(asked.get("port", "")).split(",")
     if not all(port == "" or (port.isdecimal() and 0 < int(port) < 65536) for port in ports):
-        raise ValueError("Its port is a number up to 65535.")
+        raise ValueError("Its port must be a number up to 65535.")
     return {"connect_timeout": DATABASE_CONNECTS_WITHIN_SECONDS, **_KEEPALIVE, **asked}
 
 
 def nothing_was_said(connection: Any) -> None:
-    """Raise if a connection is no longer good for use: the pool then gives another.
+    """Raise if a connection is no longer usable: the pool then gives another.
 
-    A server that goes away says so, or closes the connection; one that is well says nothing to a connection that lies
-    idle. So a look at the socket is enough, and no statement is sent where none was asked for.
+    A server that goes away says so or closes the connection; a healthy server sends nothing to an idle one. So checking
+    the socket is enough, without sending a statement.
     """
     idle = select.poll()
     idle.register(connection.fileno(), select.POLLIN)
     if idle.poll(0):
-        connection.close()  # else the pool takes it back
-        raise ConnectionError("The server has ended this connection while it lay idle.")
+        connection.close()  # otherwise the pool takes it back
+        raise ConnectionError("The server has ended this connection while it was idle.")
 
 
 def broker_url(redis_url: str) -> str:
-    """The address of Redis as Celery's library has it: of a socket it speaks otherwise than Redis's own."""
+    """The address of Redis in the form Celery's library takes, which for a socket differs from that of Redis's own."""
     if not redis_url.startswith("unix://"):
         return redis_url
     given = urlsplit(redis_url)
     asked = {name: values[0] for name, values in parse_qs(given.query).items()}
-    # Redis's own takes these also behind the question mark.
+    # Redis's own library also takes these after the question mark.
     who = ":".join(quote(asked.get(name, ""), safe="") for name in ("username", "password"))
     place = given.netloc or (f"{who}@" if who != ":" else "")
     return f"redis+socket://{place}{given.path}?virtual_host={asked.get('db', '0')}"
 
 
 def is_encrypted_blindly(redis_url: str) -> bool:
-    """Whether an address asks for TLS and says nothing of certificates."""
+    """Whether an address asks for TLS but says nothing about certificates."""
     given = urlsplit(redis_url)
     return given.scheme == "rediss" and not any(name.startswith("ssl_") for name in parse_qs(given.query))
 
@@ -115,22 +115,22 @@ def broker_options(embedded: bool) -> dict[str, object]:
     if embedded:
         return {"polling_interval": 0.02}
     return {
-        # A message held by a killed worker comes back in visibility_timeout + 2 s. The sweep is
-        # faster; this only empties the broker. Longer than any time slice, or work is delivered twice.
+        # A message held by a killed worker comes back after visibility_timeout + 2 s. The sweep is
+        # faster; this only empties the broker. It must exceed any time slice, or work is delivered twice.
         "visibility_timeout": 600,
         "unacked_restore_interval": 2,
         "unacked_restore_throttle": 1,
-        # Whoever tells a worker something is answered, or goes on without. A worker that waits for messages asks with
-        # a time of its own, which is shorter, and reads when something has come.
+        # A process that sends a worker something gets an answer in this time, or goes on without one. A worker that
+        # waits for messages uses its own, shorter time, and reads when something has come.
         "socket_connect_timeout": BROKER_ANSWERS_WITHIN_SECONDS,
         "socket_timeout": BROKER_ANSWERS_WITHIN_SECONDS,
-        # Else kombu tries for six seconds to reach a broker that refuses. Workers and beat keep trying all the same.
+        # Otherwise kombu tries for six seconds to reach a broker that refuses. Workers and beat keep trying anyway.
         "max_retries": 0,
     }
 
 
 def caches(redis_url: str, prefix: str) -> dict[str, dict[str, object]]:
-    """`default`: what several web processes count together. `process`: what each may know for itself."""
+    """`default`: what several web processes count together. `process`: what each may keep for itself."""
     in_process = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
     # Without Redis there is one process.
     shared: dict[str, object] = {**in_process}

@@ -1,11 +1,11 @@
-"""What a guided step looked at before it decided, as plain values: it travels with the reply into the record."""
+"""What a guided step considered before it decided, as plain values that go into the record with the reply."""
 
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
 
 GUIDED = "guided"
-"""The driver that follows guidelines: its runs keep theirs, and a script does not take its place."""
+"""The driver that follows guidelines. Its runs keep their guidelines, and a script does not replace it."""
 
 Origin = Literal["model", "always", "python", "entailed", "reevaluated", "transient"]
 EvaluationState = Literal["needs_to_run", "data_already_in_context", "cannot_run", "not_applicable"]
@@ -14,19 +14,19 @@ Mode = Literal["auto_approved", "short", "full"]
 
 @dataclass(frozen=True)
 class Matched:
-    """One guideline that was looked at: whether it holds here, who says so, and why."""
+    """One guideline that was considered: whether it holds here, who says so, and why."""
 
     guideline: str
     matched: bool
     origin: Origin
     why: str = ""
     suppressed_by: str = ""
-    """The guideline that goes before this one. Its action and its tools do not count then."""
+    """The guideline that takes precedence. This one's action and tools then do not count."""
     version: int = 0
     condition: str = ""
     action: str = ""
     step: int = 0
-    """Of an earlier step: its number. 0: this one."""
+    """The number of the earlier step it comes from. 0: this step."""
 
     @property
     def is_active(self) -> bool:
@@ -35,7 +35,7 @@ class Matched:
 
 @dataclass(frozen=True)
 class Insight:
-    """A parameter without which a tool cannot run: missing, or given a value it cannot have."""
+    """A parameter that keeps a tool from running: it is missing, or its value is invalid."""
 
     kind: Literal["missing", "invalid"]
     tool: str
@@ -46,10 +46,10 @@ class Insight:
     examples: tuple[str, ...] = ()
     choices: tuple[Any, ...] | None = None
     precedence: int | None = None
-    """Of several groups of parameters the one with the lowest number is asked for first; None comes last."""
+    """The group of parameters with the lowest number is asked for first; None comes last."""
     invalid_value: Any = None
     hidden: bool = False
-    """Never named to the customer. It blocks all the same."""
+    """Never named to the customer, but it still blocks."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,13 @@ class Evaluated:
     why: str = ""
     insights: tuple[Insight, ...] = ()
     calls: tuple[str, ...] = ()
-    """The ids of the calls that came of it."""
+    """The ids of the resulting calls."""
     step: int = 0
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a model was asked for one purpose in a step, and what that took."""
+    """The model requests for one purpose in a step, and what they cost."""
 
     purpose: str
     requests: int
@@ -84,13 +84,13 @@ class Asked:
 
 @dataclass(frozen=True)
 class Guidance:
-    """Everything a guided step looked at."""
+    """Everything a guided step considered."""
 
     iteration: int
     matches: tuple[Matched, ...] = ()
     evaluations: tuple[Evaluated, ...] = ()
     offered: tuple[str, ...] = ()
-    """The candidate tools: nothing else could be called in this step."""
+    """The candidate tools: no other could be called in this step."""
     asked: tuple[Asked, ...] = ()
     more_looks: int = 0
-    """How often guidelines were looked at again because a planner wanted to."""
+    """How often guidelines were matched again because a planner asked for it."""

@@ -1,6 +1,6 @@
-"""What an agent always knows of its customer: which of it must be read anew, and what it is. Reads only.
+"""What an agent always knows about its customer: the values, and which must be read again. Reads only.
 
-A value is the result of a tool call like any other: proposed, judged and run by the executor, marked with the
+A value is the result of an ordinary tool call: proposed, judged and run by the executor, and marked with the
 variable's name. Nothing here calls a tool.
 """
 
@@ -21,8 +21,8 @@ _OK = ToolExecution.ResultStatus.OK
 
 
 def stale(run: Run) -> list[ToolCall]:
-    """The calls that read what is missing or too old, for a driver to propose. What failed in this run is not tried
-    again in it. Two queries; one for an agent without variables.
+    """The calls that read what is missing or too old, for a driver to propose. A read that failed in this run is not
+    tried again in it. Two queries; one for an agent without variables.
     """
     variables = _of(run)
     if not variables:
@@ -41,16 +41,16 @@ def stale(run: Run) -> list[ToolCall]:
 
 
 def values(run: Run) -> dict[str, ToolExecution]:
-    """The calls whose results are the values now, by variable: each with its value, and how far it is to be trusted.
+    """The calls whose results are the current values, by variable: each with its value, and how far to trust it.
 
-    A value that is too old is none. Two queries; one for an agent without variables.
+    A value that is too old does not count. Two queries; one for an agent without variables.
     """
     variables = _of(run)
     return _fresh(run, variables) if variables else {}
 
 
 def _of(run: Run) -> list[ContextVariable]:
-    """The agent's variables whose tools only read, as an admin says now."""
+    """The agent's variables whose tools only read, according to their current settings."""
     rows = ContextVariable.objects.filter(agent=run.agent_id, tool__effect_class=EffectClass.READ)
     return list(rows.select_related("tool").order_by("name"))
 
@@ -64,10 +64,10 @@ def _fresh(run: Run, variables: Sequence[ContextVariable]) -> dict[str, ToolExec
 
 
 def _counts(run: Run, variable: ContextVariable) -> Q:
-    """Which calls give a variable its value: of exactly its tool and arguments, recent enough, of this customer.
+    """The calls that give a variable its value: with exactly its tool and arguments, recent enough, for this customer.
 
-    Of a customer without a name only this very run's: another's might be somebody else's. What the last step of this
-    run has just read counts once, however short its time: else nothing but reading would ever happen.
+    For a customer without a name only this run's calls count: others might be another customer's. What this run's last
+    step has just read counts once, however soon it expires: otherwise the run would do nothing but read.
     """
     digest = sha256(canonical(effective(variable.tool, variable.arguments)))
     its = Q(variable=variable.name, tool=variable.tool, arguments_digest=digest)

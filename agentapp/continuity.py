@@ -1,14 +1,14 @@
-"""The only writer of Continuity: whether this database is the one that was worked in last, and all of it.
+"""The only writer of Continuity: whether this database is the one last worked in, with nothing missing.
 
-A backup that is restored does not know what was done after it was taken: an approval in it would let its call run a
-second time. So runs are claimed only where two things hold, in the very statement that claims:
+A restored backup does not know what was done after it was taken: an approval in it would let its call run a second
+time. So runs are claimed only if two things hold, checked in the very statement that claims:
 
-- these are the tables that the row was written in: another server, another database or tables that were made anew have
-  other numbers, which no dump carries;
-- nothing outside of the database has seen more of it: each sweep is counted here and then noted in a file beside that
+- these are the tables the row was written in: another server, another database or recreated tables have other
+  numbers, which no dump carries;
+- nothing outside the database has seen more of it: each sweep is counted here and then noted in a file next to that
   of the checkpoints. A database put back to an earlier state, by whatever means, is behind the file.
 
-Otherwise the next sweep stops everything, until a person lets it go on.
+Otherwise the next sweep stops everything until a person lets it go on.
 """
 
 import json
@@ -31,14 +31,14 @@ from approvals.prepared import Given
 HERE = "here"
 FILE = "witness.json"
 ELSEWHERE = (
-    "This database was restored, copied or moved: its tables are not those that were worked in last. What was done "
+    "This database was restored, copied or moved: its tables are not those that were last worked in. What was done "
     "after the copy was made is not on record in it."
 )
 BEHIND = "This database was put back to an earlier state: {} sweeps that were made are not on record in it."
-UNKNOWN = "This database does not say whether it is the one that was worked in last."
-UNREAD = "What was noted outside of this database of how far it is cannot be read ({}): {}."
+UNKNOWN = "This database does not say whether it is the one that was last worked in."
+UNREAD = "The note of this database's progress, kept outside it, cannot be read ({}): {}."
 
-# Of server, database and table: each is given once, by the server that makes it.
+# The numbers of server, database and table. Each is assigned once, by the server that creates it.
 _TABLES = (
     "SELECT (SELECT system_identifier FROM pg_control_system())::text || '/' || "
     "(SELECT oid FROM pg_database WHERE datname = current_database())::text || '/' || "
@@ -48,7 +48,7 @@ _TABLES = (
 
 @dataclass(frozen=True)
 class Witnessed:
-    """What the file outside has seen of a database. `sweeps` None: it cannot be read, so that nobody can say."""
+    """What the outside file has seen of a database. `sweeps` None: the file cannot be read, so nobody can say."""
 
     mark: uuid.UUID | None = None
     sweeps: int | None = 0
@@ -56,34 +56,34 @@ class Witnessed:
 
 
 def intact() -> Exists:
-    """Whether runs may be claimed here, as the file outside is by now."""
+    """Whether runs may be claimed here, given what the outside file now says."""
     return Exists(Continuity.objects.filter(_known(witnessed()), pk=HERE, tables=_here()))
 
 
 def intact_by(mark: Given, sweeps: Given, here: Given) -> Exists:
-    """The same for the statement that claims a run: it is told by `as_seen` each time what was seen.
+    """The same for the statement that claims a run, which gets what was seen from `as_seen` each time.
 
-    What is not there is compared as NULL, which nothing equals or comes behind: of a file that cannot be read neither
-    is there, and nothing is claimed; where there is no file, 0 sweeps have been seen, and there are no fewer.
+    A missing value is compared as NULL, which nothing equals or exceeds. For an unreadable file both values are
+    missing, so nothing is claimed. Without a file 0 sweeps have been seen, and there cannot be fewer.
     """
     tables = _here() if connection.vendor == "postgresql" else here
     return Exists(Continuity.objects.filter(~Q(mark=mark) | Q(sweeps__gte=sweeps), pk=HERE, tables=tables))
 
 
 def as_seen() -> dict[str, Any]:
-    """What `intact_by` is told."""
+    """The values for `intact_by`."""
     seen = witnessed()
     here = {} if connection.vendor == "postgresql" else {"here": tables_of(connection)}
     return {"mark": seen.mark, "sweeps": seen.sweeps, **here}
 
 
 def look() -> str:
-    """Count a sweep and note it outside. Returns why everything must be held first, empty where nothing must.
+    """Count a sweep and note it outside. Returns why everything must be held first, or empty if nothing must be.
 
-    What is said is said once: from then on this database is the one. The caller is inside a transaction, in which it
-    stops everything.
+    Each reason is given only once: from then on this database is the one. The caller is inside a transaction, in which
+    it stops everything.
     """
-    # The file first: what others add to the table meanwhile only makes it more.
+    # The file first: others can only increase the table's count meanwhile.
     seen = witnessed()
     here = tables_of(connection)
     row = Continuity.objects.select_for_update().filter(pk=HERE).first()
@@ -102,7 +102,7 @@ def look() -> str:
 
 
 def begin() -> None:
-    """Know a database that was emptied as a new one. The caller has emptied it."""
+    """Mark an emptied database as a new one. The caller has emptied it."""
     Continuity.objects.update_or_create(pk=HERE, defaults={"mark": uuid.uuid4(), "tables": tables_of(connection)})
 
 
@@ -117,7 +117,7 @@ def _why(row: Continuity, here: str, seen: Witnessed) -> str:
 
 
 def _known(seen: Witnessed) -> Q:
-    """That the file has seen no more than there is."""
+    """The condition that the file has not seen more than the database has."""
     if seen.sweeps is None:
         return Q(pk__in=[])
     return ~Q(mark=seen.mark) | Q(sweeps__gte=seen.sweeps) if seen.mark is not None else Q()
@@ -145,7 +145,7 @@ def _here() -> Any:
 
 
 def path() -> Path:
-    """Beside the file of checkpoints, which every worker sees and which is not where the database is."""
+    """Next to the file of checkpoints, which every worker sees and which is not stored with the database."""
     beside: Path = settings.LEDGER.anchor_file
     return beside.with_name(FILE)
 
@@ -159,11 +159,11 @@ def witnessed() -> Witnessed:
     except OSError as error:
         return Witnessed(None, None, error.strerror or type(error).__name__)
     except (ValueError, KeyError, TypeError):
-        return Witnessed(None, None, "it does not hold what is written there")
+        return Witnessed(None, None, "its content is not what belongs there")
 
 
 def _read() -> str:
-    """What stands in the file. On a disk of the network one that is replaced at this moment fails, once."""
+    """The file's content. On a network disk, reading fails once if the file is replaced at that moment."""
     try:
         return path().read_text()
     except FileNotFoundError:
@@ -173,24 +173,24 @@ def _read() -> str:
 
 
 def note() -> None:
-    """Write down outside how far the database is, as committed: what is not stored was never seen."""
+    """Note the database's committed progress outside: what is not stored was never seen."""
     row = Continuity.objects.filter(pk=HERE).first()
     if row is None:
         return
     file = path()
     file.parent.mkdir(parents=True, exist_ok=True)
-    # Whole or not at all, whoever else writes.
+    # Written whole or not at all, whoever else writes.
     handle, draft = tempfile.mkstemp(dir=file.parent, prefix=f".{FILE}-")
     try:
         with open(handle, "w") as written:
             json.dump({"mark": str(row.mark), "sweeps": row.sweeps}, written)
-            # Nothing in it is secret, and web processes look at it, which may run as another user.
+            # Nothing in it is secret, and web processes, which may run as another user, read it.
             os.fchmod(handle, 0o644)
-            # Or it may be there and empty when the power comes back, which holds everything.
+            # Otherwise the file may be empty after a power failure, which would stop everything.
             written.flush()
             os.fsync(handle)
         os.replace(draft, file)
     except OSError:
-        # On a full disk each sweep would leave one behind.
+        # On a full disk, each sweep would leave a draft behind.
         os.unlink(draft)
         raise

@@ -1,7 +1,7 @@
-"""Contracts into rows, whatever their source: the only writer of the contract columns of Tool.
+"""Turns contracts into rows, whatever their source: the only writer of the contract columns of Tool.
 
-What an admin set is never touched. A contract that changed is a new version, and requests about
-the old one are set aside: their runs ask again.
+What an admin set is never touched. A changed contract is a new version, and requests about the old one
+are set aside: their runs ask again.
 """
 
 import dataclasses
@@ -27,28 +27,28 @@ from approvals.models import Approval, EffectClass
 WHY_VOID = "The tool's contract has changed."
 
 
-# From what changes nothing to what cannot be taken back.
+# From classes that change nothing to those that cannot be undone.
 _BY_SEVERITY = [str(value) for value in EffectClass.values]
 
 
 class NotHeld(ImproperlyConfigured):
-    """A tool says what no row can hold, or an admin could not set. It stays as it was."""
+    """A tool says something that no row can hold, or that an admin could not set. The tool stays as it was."""
 
 
 class NameTaken(ImproperlyConfigured):
-    """Another source has a tool of that name."""
+    """Another source already has a tool of that name."""
 
 
 def is_weaker(effect_class: str, than: str) -> bool:
-    """Whether the first says that a call does less harm than the second does."""
+    """Whether the first class claims less harm than the second."""
     return _BY_SEVERITY.index(effect_class) < _BY_SEVERITY.index(than)
 
 
 def write(source: ToolSource, tools: Iterable[base.Tool], actor: str) -> list[configuration.Change]:
     """Write the contracts of tools of one source. Inside `configuration.transaction`.
 
-    Raises NameTaken where another source has a tool of that name: what it was set to was set for another. Between
-    modules of Python, which somebody here writes, a tool may move. Raises NotHeld for what no row can hold.
+    Raises NameTaken if another source has a tool of that name: its settings were made for another tool. A tool may move
+    between Python modules, which people here write. Raises NotHeld for what no row can hold.
     """
     changes = []
     for tool in tools:
@@ -69,8 +69,8 @@ def write(source: ToolSource, tools: Iterable[base.Tool], actor: str) -> list[co
 
 
 def _check(row: Tool, written: Collection[str]) -> None:
-    """Hold columns against what the admin and files are held against. Raises NotHeld."""
-    # A list or an object may be empty, whatever its form says.
+    """Check columns by the rules that the admin and files must meet. Raises NotHeld."""
+    # A list or an object may be empty, whatever its form field says.
     passed = {field.name for field in row._meta.fields if getattr(row, field.attname) in field.empty_values}
     passed |= {field.name for field in row._meta.fields} - set(written)
     try:
@@ -86,7 +86,7 @@ def _check(row: Tool, written: Collection[str]) -> None:
 
 
 def held(among: QuerySet[Tool]) -> Tool | None:
-    """A row as it is now, until the transaction ends: what an admin sets meanwhile is not written over."""
+    """A row, locked until the transaction ends, so that nothing an admin sets meanwhile is overwritten."""
     return among.select_related("source").select_for_update(of=("self",), no_key=True).first()
 
 
@@ -96,15 +96,15 @@ def _may_be_of(source: ToolSource, of_now: ToolSource) -> bool:
 
 
 def promises_the_same(row: Tool, tool: base.Tool) -> bool:
-    """Whether a row says of a tool what its source says now. Where that source is, an admin has said."""
+    """Whether a row says about a tool what its source says now. The source's location, set by an admin, is ignored."""
     kept = {column: getattr(row, column) for column in _promise(tool)}
     return {**kept, "wire": {**kept["wire"], "server": ""}} == {**_promise(tool), "wire": {**tool.wire, "server": ""}}
 
 
 def put_before_people(row: Tool, tool: base.Tool, actor: str) -> configuration.Change | None:
-    """Keep a contract that its source has changed by itself beside the one that holds. The tool is out of use.
+    """Keep a contract that its source changed by itself next to the one in force. The tool is then out of use.
 
-    The row is one that is `held`.
+    The row must be `held`.
     """
     row.waiting_contract = {**_promise(tool), "claims": dict(tool.claims)}
     row.missing_since = None
@@ -112,7 +112,7 @@ def put_before_people(row: Tool, tool: base.Tool, actor: str) -> configuration.C
 
 
 def accept(row: Tool, actor: str) -> list[configuration.Change]:
-    """Let the contract hold that has been waiting. `void_outdated` then sets aside what was asked about the old one."""
+    """Put the waiting contract into force. `void_outdated` then sets aside requests about the old one."""
     implementation = implementation_of(row)
     if row.waiting_contract is None or implementation is None:
         return []
@@ -120,7 +120,7 @@ def accept(row: Tool, actor: str) -> list[configuration.Change]:
 
 
 def _promise(tool: base.Tool) -> dict[str, Any]:
-    """What a source that is no code of ours says of a tool: the columns a person agrees to."""
+    """What a source that is not our code says about a tool: the columns a person agrees to."""
     return {
         "description": tool.description,
         "input_schema": tool.input_schema,
@@ -130,7 +130,7 @@ def _promise(tool: base.Tool) -> dict[str, Any]:
 
 
 def mark_missing(listed: Collection[str], among: QuerySet[Tool], actor: str) -> list[configuration.Change]:
-    """Say of the tools that their source no longer lists that they are gone."""
+    """Mark the tools that their source no longer lists as gone."""
     changes = []
     for key in list(among.filter(missing_since=None).exclude(name__in=listed).values_list("pk", flat=True)):
         row = held(Tool.objects.filter(pk=key))
@@ -169,7 +169,7 @@ def contract_columns(tool: base.Tool) -> dict[str, Any]:
 
 
 def first_safety_columns(tool: base.Tool) -> dict[str, Any]:
-    """What a new row begins with. A tool that does not say what it does is taken to do the worst."""
+    """What a new row begins with. A tool that does not say what it does is assumed to do the worst."""
     return {
         "effect_class": tool.effect or EffectClass.IRREVERSIBLE,
         "timeout_seconds": tool.timeout,
@@ -189,14 +189,14 @@ def first_safety_columns(tool: base.Tool) -> dict[str, Any]:
 
 
 def _personal(tool: base.Tool) -> list[str]:
-    """What is marked in code, and what schemas say of themselves: `x-pii`, or a format only a person has."""
+    """Fields marked in code, and those whose schema says so: `x-pii`, or a format of personal data."""
     return list(dict.fromkeys([*tool.pii, *personal_names(tool.input_schema), *personal_names(tool.output_schema)]))
 
 
 def void_outdated() -> int:
-    """Set aside the open requests about contracts that have changed. How many there were.
+    """Set aside the open requests about contracts that have changed. Returns how many there were.
 
-    Each with its own lock on its run, outside any transaction; what a crash leaves is found by the next call.
+    Each takes its own lock on its run, outside any transaction. The next call finds what a crash leaves.
     """
     return sum(_set_aside(approval) for approval in outdated())
 
@@ -216,7 +216,7 @@ def _set_aside(approval: Approval) -> bool:
         execution = ToolExecution.objects.filter(approval=approval, state=ToolExecution.State.WAITING).first()
         if execution is not None:
             executions.set_aside(execution, WHY_VOID)
-        # At once; the worker looks again under the lock.
+        # At once: the worker checks again under the lock.
         runs.wake(run, runs.with_configuration().get(pk=run.pk).database_now)  # type: ignore[attr-defined]
         transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)
     return True

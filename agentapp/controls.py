@@ -15,7 +15,7 @@ from approvals import ledger
 from approvals.detectors import clean
 from approvals.digest import storable
 
-# As many runs are told at once that a switch was released; the sweep finds the others.
+# How many runs are nudged at once when a switch is released. The sweep finds the others.
 MAX_NUDGES = 200
 MAX_BUDGET_RAISE = 10_000
 MAX_REASON = 500
@@ -24,13 +24,13 @@ MAX_COOLDOWN = 86_400
 
 
 def engage_switch(scope: str, key: str, reason: str, user: User) -> KillSwitch:
-    """Stop everything, an agent or a tool before its next model or tool call."""
+    """Stop everything, an agent or a tool, before its next model or tool call."""
     _check_right(user)
     if scope not in KillSwitch.Scope.values:
         raise Refused("invalid", f"A switch is for one of {', '.join(KillSwitch.Scope.values)}.", "scope")
     known = {KillSwitch.Scope.AGENT: Agent.objects, KillSwitch.Scope.TOOL: Tool.objects}.get(KillSwitch.Scope(scope))
     if known is None and key:
-        raise Refused("invalid", "The switch for everything names nothing.", "key")
+        raise Refused("invalid", "The switch for everything takes no name.", "key")
     if known is not None and not known.filter(name=key).exists():
         raise Refused("invalid", f"There is no {scope} named {key!r}.", "key")
     if not reason.strip():
@@ -49,7 +49,7 @@ def release_switch(switch_id: uuid.UUID, user: User, note: str = "") -> int:
     with ledger.transaction():
         switch = KillSwitch.objects.filter(pk=switch_id).first()
         if switch is None or not switches.release(switch, user, note):
-            raise Refused("not_found", "There is no such switch; somebody may have released it.")
+            raise Refused("not_found", "There is no such switch. It may already have been released.")
         woken = switches.waiting()
         runs.wake_switched(woken)
         for run_id in woken[:MAX_NUDGES]:
@@ -66,7 +66,7 @@ def reset_breaker(breaker_id: uuid.UUID, user: User, reason: str = "") -> Breake
 
 
 def set_breaker_limits(breaker_id: uuid.UUID, threshold: int, cooldown_seconds: int, user: User) -> Breaker:
-    """Change after how many failures in a row a breaker opens, and for how long."""
+    """Change how many failures in a row open a breaker, and for how long."""
     _check_right(user)
     if not 1 <= threshold <= MAX_FAILURES:
         raise Refused("invalid", f"Give a number of failures from 1 to {MAX_FAILURES}.", "threshold")
@@ -91,10 +91,10 @@ def _check_right(user: User) -> None:
 
 
 def pause_run(run_id: uuid.UUID, user: User) -> Run:
-    """Put a run aside: at once when no worker holds it, else before its next model or tool call.
+    """Put a run aside: at once if no worker holds it, otherwise before its next model or tool call.
 
-    So are those of the agents it asked. Its requests stay open and can be decided; nothing runs until somebody resumes
-    it. Where another has paused it, it is held by both.
+    The runs of the agents it asked are put aside too. Its requests stay open and can be decided, but nothing runs until
+    somebody resumes it. If another person has already paused it, both pauses hold it.
     """
     with ledger.transaction():
         run = _run_to_change(run_id, user, auth.may_pause, "Pausing this run needs the right to pause runs.")
@@ -109,15 +109,15 @@ def pause_run(run_id: uuid.UUID, user: User) -> Run:
 
 
 def resume_run(run_id: uuid.UUID, user: User) -> Run:
-    """Let a paused run go on where it was, and those that were put aside with it.
+    """Let a paused run continue where it was, and those that were put aside with it.
 
-    Where another has paused it, its starter needs the right to pause runs.
+    If another person has paused it, its starter needs the right to pause runs.
     """
     with ledger.transaction():
         run = _run_to_change(run_id, user, auth.may_pause, "Resuming this run needs the right to pause runs.")
         if run.taken_over_by is not None:
             who = auth.name_of(run.taken_over_by)
-            raise Refused("taken_over", f"{who} has taken this run over, and hands it back.")
+            raise Refused("taken_over", f"{who} has taken this run over and must hand it back.")
         if held := auth.brake(user, run):
             raise Refused("forbidden", held)
         if not runs.resume(run, ledger.actor_of(user)):
@@ -129,7 +129,7 @@ def resume_run(run_id: uuid.UUID, user: User) -> Run:
 
 
 def raise_budget(run_id: uuid.UUID, amount: Decimal, user: User) -> Run:
-    """Let a run cost so many dollars more than its limits say, and go on if it waited for that."""
+    """Let a run cost so many dollars more than its limits, and go on if it was waiting for that."""
     if not amount.is_finite() or not 0 < amount <= MAX_BUDGET_RAISE:
         raise Refused("invalid", f"Give an amount above 0, up to ${MAX_BUDGET_RAISE}.", "amount")
     with ledger.transaction():
@@ -146,7 +146,7 @@ def raise_budget(run_id: uuid.UUID, amount: Decimal, user: User) -> Run:
 
 
 def _run_to_change(run_id: uuid.UUID, user: User, allowed: Callable[[User, Run], bool], needed: str) -> Run:
-    """The run, locked, if this person may do that to it and it has not ended."""
+    """The run, locked, if this person may make this change and it has not ended. Raises Refused."""
     run = runs.lock(run_id)
     if run is None:
         raise Refused("not_found", "There is no such run.")

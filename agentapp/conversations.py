@@ -17,13 +17,13 @@ from approvals.detectors import without_secrets
 from approvals.digest import sha256, storable
 from approvals.sealed import ERASED
 
-# Of the ids that are made from the keys of those who write.
+# The namespace of message ids that are made from their writers' keys.
 _WRITTEN = uuid.UUID("5a1c4a0e-6f0f-4c55-9d0b-0d9a3c6d6a11")
 
 
 @dataclass(frozen=True)
 class NewMessage:
-    """What somebody says while a person has taken over. Without an author it is the customer's."""
+    """What is said while a person has taken over. Without an author, it is the customer's."""
 
     conversation: Conversation
     run: Run
@@ -31,14 +31,14 @@ class NewMessage:
     writer: User
     author: User | None = None
     key: str = ""
-    """The writer's own, so that sending it again adds nothing."""
+    """The writer's own key, so that sending the message again adds nothing."""
     via: str = ""
     token: ApiToken | None = None
-    """What it was sent with."""
+    """The token it was sent with."""
 
 
 class Changed(Exception):
-    """Something was said since the writer looked. `version` is the one that counts now."""
+    """Something was said since the writer looked. `version` is the current one."""
 
     def __init__(self, version: int) -> None:
         super().__init__(f"The conversation is at version {version}.")
@@ -46,36 +46,36 @@ class Changed(Exception):
 
 
 class NoSuchPlace(Exception):
-    """A place that the conversation does not have, or that is behind one it has passed."""
+    """A place that the conversation does not have, or has already passed."""
 
 
 class AlreadySummarised(NoSuchPlace):
-    """There is a summary of more than this one would sum up."""
+    """There is already a summary that covers more than this one would."""
 
 
 def chain(conversation_id: uuid.UUID) -> str:
-    """The chain of what happens to a conversation outside of its runs."""
+    """The chain of what happens to a conversation outside its runs."""
     return f"conversation:{conversation_id}"
 
 
 def find_or_open(agent: Agent, key: str, customer: str) -> Conversation:
-    """The conversation of this agent under the name the outside gives it."""
+    """The agent's conversation under the name that callers give it."""
     conversation, _ = Conversation.objects.get_or_create(agent=agent, key=key, defaults={"customer": customer})
     return conversation
 
 
 def name_customer(conversation_id: uuid.UUID, customer: str) -> bool:
-    """Say whose a conversation is that named nobody, so that who erases them finds what was said before. False: it
-    names somebody, or is erased.
+    """Name the customer of a conversation that had none, so that erasing the customer finds what was said before.
+    False: it already names one, or is erased.
     """
     unnamed = Conversation.objects.filter(pk=conversation_id, customer="", erased_at__isnull=True)
     return bool(customer and unnamed.update(customer=customer))
 
 
 def lock(conversation: Conversation, expected_version: int | None = None) -> Conversation:
-    """The row, locked until the transaction ends. Who locks runs as well locks them first.
+    """The row, locked until the transaction ends. A caller that also locks runs locks them first.
 
-    Raises Changed unless the conversation is at the expected version; None expects nothing.
+    Raises Changed unless the conversation is at the expected version. None: any version will do.
     """
     locked = Conversation.objects.select_for_update().get(pk=conversation.pk)
     if expected_version is not None and locked.version != expected_version:
@@ -84,21 +84,21 @@ def lock(conversation: Conversation, expected_version: int | None = None) -> Con
 
 
 def lock_to_go_on(conversation: Conversation, expected_version: int | None = None) -> Conversation:
-    """As `lock`, for whoever has something to say. Raises Refused where what was said is erased: what came behind it
-    would be kept under no customer's name, and no erasure would find it.
+    """Like `lock`, for adding to a conversation. Raises Refused if the conversation is erased: new messages would be
+    kept under no customer's name, and no erasure would find them.
     """
     locked = lock(conversation, expected_version)
     if locked.erased_at is not None:
-        raise Refused("erased", "What was said in this conversation is erased. Begin another one.", "conversation")
+        raise Refused("erased", "This conversation has been erased. Begin another one.", "conversation")
     return locked
 
 
 def add(
     conversation: Conversation, run: Run, role: str, content: str, expected_version: int | None = None, **more: Any
 ) -> Message:
-    """Append a message. The conversation's row is locked, so that places follow each other. Raises Changed.
+    """Append a message. The conversation's row is locked, so that places are consecutive. Raises Changed.
 
-    What a run says, its own chain tells. `more`: the row's `id` and `author`.
+    The run's own chain records what a run says. `more`: the row's `id` and `author`.
     """
     lock(conversation, expected_version)
     return _append(conversation, run, role, content, **more)
@@ -118,13 +118,13 @@ def _append(conversation: Conversation, run: Run, role: str, content: str, **mor
 
 
 def ask(conversation: Conversation, run: Run, actor: str) -> None:
-    """Append what a new run is to answer. The caller holds the conversation's lock."""
+    """Append the message that a new run must answer. The caller holds the conversation's lock."""
     message = add(conversation, run, Message.Role.USER, run.input)
     ledger.record(chain(conversation.pk), "conversation.asked", {"seq": message.seq, "run": str(run.pk)}, actor)
 
 
 def write(message: NewMessage, expected_version: int | None = None) -> Message:
-    """Append what is said while a person has taken over, by them or by the customer. Raises Changed and Refused.
+    """Append what the person who has taken over, or the customer, says. Raises Changed and Refused.
 
     The caller is inside `ledger.transaction()`.
     """
@@ -141,7 +141,7 @@ def write(message: NewMessage, expected_version: int | None = None) -> Message:
 
 
 def written_id(writer: User, key: str) -> uuid.UUID:
-    """The id of the message that somebody sends with a key of theirs, so that sending it again adds nothing."""
+    """The id of a message sent with the writer's own key, so that sending it again adds nothing."""
     return uuid.uuid5(_WRITTEN, f"{writer.pk}:{key}")
 
 
@@ -152,15 +152,15 @@ def written(writer: User, key: str) -> Message | None:
 
 
 def begin_with(run: Run, actor: str) -> Conversation:
-    """A conversation that begins with a run which had none: what it was asked, and what it has answered.
+    """A conversation that begins with a run that had none: its input, and its answer.
 
-    The caller holds the run's lock, and makes the run part of it.
+    The caller holds the run's lock, and makes the run part of the conversation.
     """
     for key in (f"run:{run.reference}", f"run:{run.pk}"):
         conversation, created = Conversation.objects.get_or_create(
             agent=run.agent, key=key, defaults={"customer": run.customer}
         )
-        if created:  # a reference is short: another run may have the same
+        if created:  # a reference is short, so another run may have the same
             break
     ledger.record(chain(conversation.pk), "conversation.begun", {"run": str(run.pk)}, actor)
     add(conversation, run, Message.Role.USER, run.input)
@@ -178,7 +178,7 @@ def set_mode(conversation: Conversation, mode: str, run: Run, actor: str) -> Non
 
 
 def open_channel(conversation: Conversation, actor: str) -> bool:
-    """Let a program speak with the customer in a conversation. The caller holds its lock. False: it does already."""
+    """Let a program speak with the customer in a conversation. The caller holds its lock. False: it already does."""
     changed = Conversation.objects.filter(pk=conversation.pk, has_channel=False).update(has_channel=True)
     if changed:
         ledger.record(chain(conversation.pk), "conversation.channel_opened", actor=actor)
@@ -186,15 +186,15 @@ def open_channel(conversation: Conversation, actor: str) -> bool:
 
 
 def said_lately(conversation: Conversation) -> int:
-    """How many messages of the customer came within a minute."""
+    """How many messages the customer has sent in the last minute."""
     since = Now() - timedelta(minutes=1)
     return conversation.messages.filter(role=Message.Role.USER, created_at__gt=since).count()
 
 
 def want_person(conversation: Conversation, by: str, facts: Mapping[str, str], actor: str = ledger.SYSTEM) -> bool:
-    """Let the conversation wait for a person, whoever that will be. The caller holds the conversation's lock.
+    """Let the conversation wait for any person. The caller holds the conversation's lock.
 
-    False: it does already, or somebody has taken over.
+    False: it already waits, or somebody has taken over.
     """
     changed = Conversation.objects.filter(pk=conversation.pk, mode=Conversation.Mode.AUTO).update(
         mode=Conversation.Mode.MANUAL, person_wanted=by, person_wanted_at=Now()
@@ -206,9 +206,9 @@ def want_person(conversation: Conversation, by: str, facts: Mapping[str, str], a
 
 
 def want_nobody(conversation: Conversation, facts: Mapping[str, str]) -> bool:
-    """Let the agent speak after all, where it was a result of its own that asked for a person and none has come.
+    """Let the agent speak after all, if one of its own results asked for a person and none has come.
 
-    The caller holds the conversation's lock. False: there was no such wish.
+    The caller holds the conversation's lock. False: no result asked for one.
     """
     wanting = Conversation.objects.filter(pk=conversation.pk, person_wanted=Conversation.Wants.AGENT)
     changed = wanting.update(mode=Conversation.Mode.AUTO, person_wanted="", person_wanted_at=None)
@@ -222,10 +222,10 @@ def summarise(
     conversation: Conversation, text: str, until: int, by: User | None = None, expected_version: int | None = None,
     token: ApiToken | None = None,
 ) -> bool:  # fmt: skip
-    """Keep a summary of the messages up to a place, for the compiler that sends it in their stead.
+    """Keep a summary of the messages up to a place, for the compiler that sends it instead of them.
 
-    Nothing is said by it, so the version stays. False: it is the one there is. Raises Changed, NoSuchPlace for a
-    place behind the last message, AlreadySummarised for one before the end of the summary there is, and Refused.
+    It is not a message, so the version stays. False: the summary is unchanged. Raises Changed, NoSuchPlace for a place
+    after the last message, AlreadySummarised for one before the end of the existing summary, and Refused.
     """
     kept = without_secrets(storable(text))
     with ledger.transaction():
@@ -233,7 +233,7 @@ def summarise(
         if not 1 <= until <= _last(locked):
             raise NoSuchPlace(f"There is no message {until} to summarise up to.")
         if until < locked.summary_until:
-            raise AlreadySummarised(f"There is a summary up to message {locked.summary_until} already.")
+            raise AlreadySummarised(f"There is already a summary up to message {locked.summary_until}.")
         if (kept, until) == (locked.summary, locked.summary_until):
             return False
         told = {"summary": kept, "summary_until": until, "summarised_by": by, "summary_token": token}
@@ -246,8 +246,8 @@ def summarise(
 def fork(conversation: Conversation, upto_seq: int | None, key: str, actor: str = ledger.SYSTEM) -> Conversation:
     """A new conversation that begins with the messages up to a place; None: with all of them.
 
-    The copies name the runs they come from, so who may see one may see the other. Raises NoSuchPlace, Refused,
-    and IntegrityError when the agent has a conversation of that key.
+    The copies name the runs they come from, so a person who may see one may see the other. Raises NoSuchPlace, Refused,
+    and IntegrityError if the agent already has a conversation with that key.
     """
     with ledger.transaction():
         source = lock_to_go_on(conversation)
@@ -281,16 +281,16 @@ def fork(conversation: Conversation, upto_seq: int | None, key: str, actor: str 
 
 
 def _last(conversation: Conversation) -> int:
-    """The place of the last message; 0 when nothing was said."""
+    """The place of the last message; 0 if nothing was said."""
     return Message.objects.filter(conversation=conversation).aggregate(last=Max("seq"))["last"] or 0
 
 
 def erase_said(runs: Iterable[Run], before: datetime | None = None) -> int:
-    """Take away what was said in some runs; `before`: earlier than that. Returns how many messages that were.
+    """Erase what was said in some runs; `before`: only what was said earlier. Returns the number of messages.
 
-    A conversation in which it was said is locked first: a fork that copies from there is then made before, or after.
-    One that was made before is there once its lock is ours, and locked as well, until no more come. A summary of what
-    was said goes with it: the next one is made of what is left.
+    Each conversation in which it was said is locked first, so a fork that copies from it comes wholly before or after.
+    A fork made before is visible once we hold the lock, and is locked too, until no more are found. A summary of the
+    erased messages goes with them: the next one is made from what is left.
     """
     said = Message.objects.filter(run__in=list(runs)).exclude(content=ERASED)
     if before is not None:
@@ -306,7 +306,7 @@ def erase_said(runs: Iterable[Run], before: datetime | None = None) -> int:
 
 
 def erase(conversation: Conversation, by: str, actor: str) -> bool:
-    """Take away who spoke in a conversation and what is left of what was said. False: it was done before.
+    """Erase who spoke in a conversation and what is left of what was said. False: it was already done.
 
     The caller has erased its runs, and is inside `ledger.transaction()`.
     """

@@ -1,4 +1,4 @@
-"""What people do to a conversation besides speaking in it: begin it anew, and sum it up."""
+"""What people do with a conversation besides speaking in it: fork it, and summarise it."""
 
 import uuid
 
@@ -15,7 +15,7 @@ MAX_SUMMARY_CHARS = 100_000
 
 
 def fork_conversation(conversation_id: uuid.UUID, upto: int | None, key: str, user: User) -> Conversation:
-    """Begin a conversation anew from one of its messages, under another key. None: from the last."""
+    """Begin a new conversation, under another key, from one of the messages of this one. None: from the last."""
     source = _conversation(conversation_id, user, "Forking")
     if not key.strip():
         raise Refused("invalid", "The new conversation needs a name.", "key")
@@ -24,20 +24,20 @@ def fork_conversation(conversation_id: uuid.UUID, upto: int | None, key: str, us
     except conversations.NoSuchPlace as error:
         raise Refused("invalid", str(error), "upto") from error
     except IntegrityError as error:
-        raise Refused("conversation_exists", f"The agent has a conversation named {key!r} already.", "key") from error
+        raise Refused("conversation_exists", f"The agent already has a conversation named {key!r}.", "key") from error
 
 
 def summarise_conversation(
     conversation_id: uuid.UUID, summary: str, until: int, user: User, expected_version: int | None = None,
     token: ApiToken | None = None,
 ) -> Conversation:  # fmt: skip
-    """Keep a summary of a conversation's messages up to a place. Agents that are sent summaries read it in their stead.
+    """Keep a summary of a conversation's messages up to a place. Agents that are sent summaries read it instead.
 
-    `expected_version` is the one the summary's writer has read; None expects nothing.
+    `expected_version` is the one the summary's writer has read. None: any version will do.
     """
     conversation = _conversation(conversation_id, user, "Summarising")
     if not summary.strip():
-        raise Refused("message_required", "A summary says something.", "summary")
+        raise Refused("message_required", "Write the summary.", "summary")
     if len(summary) > MAX_SUMMARY_CHARS:
         raise Refused("invalid", f"The summary is longer than {MAX_SUMMARY_CHARS} characters.", "summary")
     try:
@@ -53,7 +53,7 @@ def summarise_conversation(
 
 
 def _conversation(conversation_id: uuid.UUID, user: User, what: str) -> Conversation:
-    """A conversation in which this person may start runs: they may see all that was said in it."""
+    """A conversation in which this person may start runs, and so may see all that was said."""
     found = auth.visible_conversations(user).filter(pk=conversation_id).first()
     if found is None:
         raise Refused("not_found", "There is no such conversation.")

@@ -1,6 +1,6 @@
 """The only writer of CustomerLink: how a customer without an account gets into their conversation.
 
-A link is its row's key, signed: who has it speaks as the customer, until it expires or is taken back.
+A link is its row's key, signed: whoever has it speaks as the customer until it expires or is revoked.
 """
 
 import uuid
@@ -20,9 +20,9 @@ _SALT = "agentapp.customer_links"
 def make(
     conversation: Conversation, user: User, expires_at: datetime, actor: str, token: ApiToken | None = None
 ) -> CustomerLink:
-    """A link into a conversation. What is said through it begins runs in the name of whoever made it.
+    """A link into a conversation. What is said through it starts runs in the name of the person who made it.
 
-    `token`: what it was asked for with.
+    `token`: the token it was requested with.
     """
     with ledger.transaction():
         # The chain of the conversation is written under its lock.
@@ -36,7 +36,7 @@ def make(
 
 
 def revoke(link: CustomerLink, actor: str) -> bool:
-    """End a link at once. False: it was ended before."""
+    """End a link at once. False: it had already ended."""
     with ledger.transaction():
         Conversation.objects.select_for_update().get(pk=link.conversation_id)
         changed = CustomerLink.objects.filter(pk=link.pk, revoked_at__isnull=True).update(revoked_at=Now())
@@ -47,12 +47,12 @@ def revoke(link: CustomerLink, actor: str) -> bool:
 
 
 def signed(link: CustomerLink) -> str:
-    """What stands in the address. It is stored nowhere."""
+    """The text in the address. It is stored nowhere."""
     return signing.dumps(link.pk.hex, salt=_SALT, compress=False)
 
 
 def find(text: str) -> CustomerLink | None:
-    """The link that was signed, whether or not it still opens anything. None: we did not sign this."""
+    """The link behind a signed text, whether or not it still opens anything. None: we did not sign this."""
     try:
         key = uuid.UUID(signing.loads(text, salt=_SALT))
     except (signing.BadSignature, ValueError, TypeError):
@@ -62,21 +62,21 @@ def find(text: str) -> CustomerLink | None:
 
 
 def live() -> QuerySet[CustomerLink]:
-    """The links that open their conversations now. Whoever revokes a token wants nothing of it to go on."""
+    """The links that open their conversations now. Revoking a token ends the links made with it."""
     made_with = Q(token__isnull=True) | Q(token__revoked_at__isnull=True)
     links = CustomerLink.objects.filter(made_with, revoked_at__isnull=True, expires_at__gt=Now())
     return links.filter(made_by__is_active=True)
 
 
 def is_live(link: CustomerLink) -> bool:
-    """Whether a link that was read by `find` opened anything then."""
+    """Whether a link opened anything when `find` read it."""
     return bool(link.is_live)  # type: ignore[attr-defined]
 
 
 def reaches_customer(run: Run) -> bool:
-    """Whether the customer of a run can be asked: a program speaks with them for us, or they hold a link.
+    """Whether the customer of a run can be asked: a program speaks with them for us, or they have a link.
 
-    That of a mocked run always can: its eval answers.
+    A mocked run's customer always can: its eval answers.
     """
     if run.is_mocked:
         return bool(run.customer)

@@ -1,7 +1,7 @@
-"""A conversation as its customer sees it: what was said, what goes on in a few fixed words, what they are asked.
+"""A conversation as its customer sees it: what was said, what is happening in a few fixed words, what they are asked.
 
-Nothing internal is in it: no arguments, reasons, rules, other runs, names of tools or of people, and nothing that an
-agent says beside a call. Reads only.
+It contains nothing internal: no arguments, reasons, rules, other runs, names of tools or people, and nothing that an
+agent says along with a call. Reads only.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ PAGE = 200
 MAX_OPEN = 20
 MAX_CHOICES = 12
 
-# What goes on, as a program reads it and as a customer does.
+# What is happening, in the words of programs and of customers.
 WORDS = {
     "idle": "",
     "queued": "Your message has arrived.",
@@ -37,7 +37,7 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Said:
-    """What somebody said. `who`: customer, agent, or person, for somebody of the team."""
+    """One message. `who`: customer, agent, or person (somebody of the team)."""
 
     seq: int
     who: str
@@ -61,13 +61,13 @@ class Asked:
 
 @dataclass(frozen=True)
 class Needed:
-    """Something the agent must be told before it can go on, by the name that the customer knows it by."""
+    """Something the agent must be told before it can go on, under the name that the customer knows."""
 
     name: str
     description: str
     examples: Sequence[str]
     choices: Sequence[str]
-    """What it can be; empty where it can be anything, or there is too much to choose from."""
+    """The possible values; empty if it can be anything, or there are too many to choose from."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class View:
     status: str
     asked: list[Asked]
     draft: str = ""
-    """What the agent has written so far of what can only be an answer."""
+    """What the agent has written so far, if it can only be an answer."""
     needed: Sequence[Needed] = ()
 
     @property
@@ -88,7 +88,7 @@ class View:
 
 
 def of(conversation: Conversation, after: int = 0) -> View:
-    """The last messages, behind a place where one is given. As many queries for a long conversation as for a short."""
+    """The last messages, only those `after` a place. A long conversation takes no more queries than a short one."""
     rows = list(conversation.messages.filter(seq__gt=after).order_by("-seq")[: PAGE + 1])
     open_runs = list(
         Run.objects.filter(conversation=conversation, parent__isnull=True)
@@ -112,8 +112,8 @@ def of(conversation: Conversation, after: int = 0) -> View:
 
 
 def _draft(run: Run) -> str:
-    """What the agent has written of its answer. Until a reply ends, it may be what is said beside a call, which is none
-    of the customer's; where guidelines decide, what is seen was asked for as words alone.
+    """What the agent has written of its answer. Until a reply ends, its text may belong to a call, which the customer
+    must not see. Where guidelines decide, the text was requested without calls.
     """
     found = drafts.under_way([run.pk]).get(run.pk)
     if found is None:
@@ -127,7 +127,7 @@ def _latest(conversation: Conversation) -> Message | None:
 
 
 def _needed(latest: Message | None) -> list[Needed]:
-    """What the last answer asked for, while nobody has said anything since. Nothing where no guidelines decide."""
+    """What the last answer asked for, if nobody has said anything since. Empty if no guidelines decide."""
     run = latest.run if latest is not None and latest.role == Message.Role.ASSISTANT else None
     if latest is None or latest.author_id is not None or run is None or run.agent_snapshot["driver"] != GUIDED:
         return []
@@ -156,12 +156,12 @@ def _asked(open_runs: Sequence[Run]) -> list[Asked]:
             str(row.pk), row.shown_title, row.sentence, row.effects, row.button, row.version, row.action_digest,
             row.expires_at,
         )
-        for row in waits.order_by("created_at", "execution__index", "pk")  # those of one step in its order
+        for row in waits.order_by("created_at", "execution__index", "pk")  # those of one step in the order of its calls
     ]  # fmt: skip
 
 
 def _status(conversation: Conversation, current: Run | None, asked: Sequence[Asked], latest: Message | None) -> str:
-    """The one word for what goes on. What the customer can do something about comes first."""
+    """The one word for what is happening. What the customer can act on comes first."""
     if asked:
         return "confirmation"
     if current is not None and current.state == Run.State.RUNNING:
@@ -174,7 +174,7 @@ def _status(conversation: Conversation, current: Run | None, asked: Sequence[Ask
 
 
 def _is_unanswered(latest: Message) -> bool:
-    """Whether what the customer said last got no answer, and will not get one: its run has ended without."""
+    """Whether the customer's last message has no answer and will not get one: its run ended without."""
     run = latest.run if latest.role == Message.Role.USER else None
     return run is not None and run.is_final and run.state != Run.State.SUCCEEDED
 

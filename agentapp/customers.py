@@ -17,18 +17,18 @@ from approvals.digest import storable
 from approvals.models import Approval, ApprovalKind, DecisionType
 
 MAX_LINK_HOURS = 24 * 30
-_NO_REQUEST = "There is nothing of this name to confirm here."
+_NO_REQUEST = "There is nothing with this id to confirm here."
 NOT_THE_CUSTOMER = (
-    "Somebody of our team who asked for this, or made this link, has opened it in this browser, so it cannot be "
-    "answered here. The customer answers it on a device of their own."
+    "A member of our team who asked for this, or made this link, has opened it in this browser, so it cannot be "
+    "answered here. The customer must answer it on their own device."
 )
 
 
 @dataclass(frozen=True)
 class Access:
-    """A conversation in a customer's hands: by a program that speaks with them, or by a link of theirs.
+    """A customer's access to their conversation: through a program that speaks with them, or through their link.
 
-    What they say begins runs in the name of `user`, who is not the customer and confirms nothing.
+    What they say starts runs in the name of `user`, who is not the customer and confirms nothing.
     """
 
     conversation: Conversation
@@ -37,11 +37,11 @@ class Access:
     token: ApiToken | None = None
     link: CustomerLink | None = None
     opened_by: Sequence[User] = ()
-    """Those of the team who are known to have opened the link in this browser."""
+    """Members of the team who are known to have opened the link in this browser."""
 
     @property
     def customer(self) -> str:
-        # Nobody is known by name there, and what a conversation is called is erased with it: the record keeps its id.
+        # If no customer is named, the record keeps the conversation's id: its key is erased with it.
         return self.conversation.customer or str(self.conversation.pk)
 
     @property
@@ -50,7 +50,7 @@ class Access:
 
     @property
     def way(self) -> dict[str, Any]:
-        """How an answer came, for the record: whoever reads that the customer gave it sees what that rests on."""
+        """How an answer came, for the record: it shows why we believe that the customer gave it."""
         if self.link is None:
             return {"carried_by": ledger.actor_of(self.user)}
         made = {"link": str(self.link.pk), "link_made_by": ledger.actor_of(self.link.made_by)}
@@ -60,7 +60,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the customer says to a confirmation: about exactly what they were shown."""
+    """The customer's answer to a confirmation, about exactly what they were shown."""
 
     id: uuid.UUID
     yes: bool
@@ -69,7 +69,7 @@ class Answer:
 
 
 def open_conversation(agent_name: str, key: str, customer: str, user: User, via: str) -> tuple[Conversation, bool]:
-    """The conversation of this name, open for its customer; whether it is new. Opening it twice is opening it once."""
+    """The conversation of this name, open for its customer, and whether it is new. Opening it twice changes nothing."""
     if not auth.may_start(user):
         raise Refused("forbidden", "Opening conversations needs the right to start runs.")
     agent = Agent.objects.filter(name=agent_name, enabled=True).first()
@@ -84,19 +84,19 @@ def open_conversation(agent_name: str, key: str, customer: str, user: User, via:
         conversation = conversations.find_or_open(agent, storable(key), name)
         conversation = conversations.lock_to_go_on(conversation)
         if not auth.may_join(user, conversation):
-            raise Refused("forbidden", "This conversation is somebody else's.", "key")
+            raise Refused("forbidden", "This conversation belongs to somebody else.", "key")
         if conversation.customer.strip() != name:
-            raise Refused("conversation_exists", "There is a conversation of this name with another customer.", "key")
+            raise Refused("conversation_exists", "A conversation with this name belongs to another customer.", "key")
         is_new = conversations.open_channel(conversation, ledger.actor_of(user, via))
     conversation.has_channel = True
     return conversation, is_new
 
 
 def of_program(conversation_id: uuid.UUID, user: User, token: ApiToken) -> Access:
-    """A conversation that was opened for its customer, for a program that speaks with them."""
+    """A conversation opened for its customer, for a program that speaks with them."""
     opened = Conversation.objects.filter(has_channel=True, erased_at__isnull=True).select_related("agent")
     found = opened.filter(pk=conversation_id).first()
-    # Whoever may see none of it learns nothing of it, not even that it is there.
+    # A person who may see none of it must not even learn that it exists.
     if found is None or not auth.may_join(user, found):
         raise Refused("not_found", "There is no such conversation.")
     if not auth.may_start(user):
@@ -105,8 +105,8 @@ def of_program(conversation_id: uuid.UUID, user: User, token: ApiToken) -> Acces
 
 
 def of_staff(conversation: Conversation, user: User) -> Access:
-    """A conversation in the hands of somebody who may speak in it, to make a way in for its customer. They answer
-    nothing in the customer's place: only a link or a program's token comes with a customer's words.
+    """Access for a person who may speak in a conversation, to make a link for its customer. They cannot answer in the
+    customer's place: only a link or a program's token carries a customer's words.
     """
     if not auth.may_start(user) or not auth.may_join(user, conversation):
         raise Refused("forbidden", "Making links needs the right to start runs in this conversation.")
@@ -114,16 +114,16 @@ def of_staff(conversation: Conversation, user: User) -> Access:
 
 
 def make_link(access: Access, hours: int) -> CustomerLink:
-    """A link for the customer. What is said through it begins runs in the name of whoever makes it."""
+    """A link for the customer. What is said through it starts runs in the name of the person who makes it."""
     if not 1 <= hours <= MAX_LINK_HOURS:
-        raise Refused("invalid", f"A link is good for 1 to {MAX_LINK_HOURS} hours.", "hours")
+        raise Refused("invalid", f"A link can be valid for 1 to {MAX_LINK_HOURS} hours.", "hours")
     expires_at = clock.asked() + timedelta(hours=hours)
     actor = ledger.actor_of(access.user, access.via)
     return customer_links.make(access.conversation, access.user, expires_at, actor, access.token)
 
 
 def write(access: Access, text: str, expected_version: int | None = None, key: str = "") -> starting.Started:
-    """Say something: the agent answers it as it answers any message, or it is kept for a person."""
+    """Write a message: the agent answers it like any other, or it is kept for a person."""
     if not text.strip():
         raise Refused("invalid", "The text is empty.", "text")
     conversation = access.conversation
@@ -151,10 +151,10 @@ def confirm(access: Access, approval_id: uuid.UUID, answer: Answer) -> decisions
         raise Refused("not_found", _NO_REQUEST)
     if not may_answer(access, run):
         raise Refused("not_the_customer", NOT_THE_CUSTOMER, approval=approval)
-    # A no stops something, by whatever way it comes.
+    # A no stops something, however it comes.
     if answer.yes and not auth.may_start(access.user):
         raise Refused("forbidden", "Speaking for a customer needs the right to start runs.")
-    verdict = decisions.Verdict(
+    incoming = decisions.Incoming(
         id=answer.id,
         type=DecisionType.APPROVE if answer.yes else DecisionType.REJECT,
         user=None,
@@ -164,11 +164,11 @@ def confirm(access: Access, approval_id: uuid.UUID, answer: Answer) -> decisions
         customer=access.customer,
         way=access.way,
     )
-    return deciding.take(approval, verdict)
+    return deciding.take(approval, incoming)
 
 
 def may_answer(access: Access, run: Run) -> bool:
-    """Whether a run's question can be answered here: not where whoever made the link, or asked for it, opened it."""
+    """Whether a run's question can be answered here: not if a person who made the link, or asked for it, opened it."""
     asked = {run.starter_id, *run.takers}
     if access.link is not None:
         asked |= {access.link.made_by_id, access.link.token and access.link.token.issued_by_id}
@@ -181,7 +181,7 @@ def ask_for_person(access: Access) -> Conversation:
         conversation = conversations.lock(access.conversation)
         about = Run.objects.filter(conversation=conversation, parent__isnull=True).order_by("-created_at").first()
         if about is None:
-            raise Refused("nothing_said", "Say first what it is about.")
+            raise Refused("nothing_said", "First say what it is about.")
         facts = {"run": str(about.pk)}
         conversations.want_person(conversation, Conversation.Wants.CUSTOMER, facts, access.actor)
     conversation.refresh_from_db()

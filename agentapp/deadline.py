@@ -1,4 +1,4 @@
-"""Call something that may hang, and go on when its time is up."""
+"""Calls something that may hang, and goes on when its time is up."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ Connected = Callable[[], AbstractContextManager[None]]
 
 
 def let_go_of_database() -> None:
-    """Give this thread's connection back before waiting for the outside, so that others can use it meanwhile."""
+    """Return this thread's connection before waiting for something outside, so that others can use it meanwhile."""
     if not connection.in_atomic_block:
         connection.close()
 
@@ -28,9 +28,9 @@ class DeadlineExceeded(Exception):
 
 
 def start[T](function: Callable[..., T], *args: Any) -> Future[T]:
-    """Run a call in a thread of its own. A thread cannot be killed; one that hangs is left behind.
+    """Run a call in its own thread. A thread cannot be killed; one that hangs is left behind.
 
-    For a mocked run it is made here and now: a mock does not hang, and knows what would have.
+    For a mocked run, the call is made directly: a mock does not hang, and knows what would have.
     """
     return _started(function, args)
 
@@ -38,8 +38,8 @@ def start[T](function: Callable[..., T], *args: Any) -> Future[T]:
 def within[T](seconds: float, function: Callable[..., T], *args: Any) -> T:
     """The result of a call, or DeadlineExceeded. Exceptions of the call itself pass through.
 
-    Its connection to the database is its own, and is cut when nobody waits for it any more: a call that is slow, or
-    hangs, keeps none from others.
+    The call has its own database connection, which is cut when nobody waits any more: a slow or hanging call takes none
+    from others.
     """
     if isolation.is_on():
         return function(*args)
@@ -49,14 +49,15 @@ def within[T](seconds: float, function: Callable[..., T], *args: Any) -> T:
     try:
         return future.result(seconds)
     except FutureTimeoutError:
-        if future.done():
-            raise  # the call itself timed out and said so
-        line.cut()
-        raise DeadlineExceeded(f"no answer in {seconds:g} s") from None
+        if not future.done():
+            line.cut()
+            raise DeadlineExceeded(f"no answer in {seconds:g} s") from None
+    # It has ended just now, or it timed out itself and says so.
+    return future.result()
 
 
 def together[K, T](calls: Mapping[K, Callable[[], T]]) -> dict[K, T]:
-    """What came of calls that are made at once, so many of them at a time, each in a thread of its own."""
+    """The results of calls made in parallel, each in its own thread, with a limit on how many run at a time."""
     let_go_of_database()
     turns = threading.Semaphore(max(settings.PARALLEL_READS, 1))
 
@@ -69,7 +70,7 @@ def together[K, T](calls: Mapping[K, Callable[[], T]]) -> dict[K, T]:
 
 
 def _started[T](function: Callable[..., T], args: tuple[Any, ...], connected: Connected = nullcontext) -> Future[T]:
-    """The call, made in a thread that is connected to the database in this way: by the pool where none is named."""
+    """The call, made in a thread that is connected to the database as given: through the pool by default."""
     future: Future[T] = Future()
     if isolation.is_on():
         try:

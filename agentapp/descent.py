@@ -1,4 +1,4 @@
-"""The runs that a run goes on from: retries, forks and replays, however often one was made of another. Reads only."""
+"""The runs that a run descends from: retries, forks and replays, however many deep. Reads only."""
 
 import uuid
 
@@ -18,9 +18,9 @@ SELECT agentapp_run.* FROM agentapp_run JOIN line ON line.id = agentapp_run.id O
 
 
 def line_of(run: Run) -> list[Run]:
-    """The runs that a run goes on from, the last first, each with the one before it in hand.
+    """The runs that a run descends from, the latest first, each with the one before it loaded.
 
-    One query, however long the line is; none where it has been read.
+    One query, however long the line is; none if it has already been read.
     """
     found: list[Run] = []
     at = run

@@ -1,13 +1,13 @@
-"""The last look at what leaves over HTTP: no secrets, and no personal data for whoever has no right to see it.
+"""The last check of what leaves over HTTP: no secrets, and no personal data for people without the right to see it.
 
-Pages, fragments and answers of the API mask what they know to be secret. This stands behind all of them: whatever has
-the shape of a key or a password is taken out of every answer, and, for people without the right, what looks like an
-address, a number of a card, an account or a telephone, and every value that is marked in the calls the answer was
-made from. What somebody has typed comes back to them as it is in the field that they typed it into, and nothing else
-that stands in fields does. Where more is marked than can be looked through, nothing is answered.
+Pages, fragments and API answers mask what they know to be secret. This stands behind all of them. It removes from every
+answer whatever has the shape of a key or a password. For people without the right, it also removes what looks like an
+address, or the number of a card, an account or a telephone, and every value marked in the calls the answer was made
+from. Only what a person has typed comes back unchanged, in the field they typed it into. If more is marked than can be
+searched, there is no answer.
 
-On the pages of a run the right alone shows nothing: whoever has it asks to see, which goes on record, and sees it for
-some minutes (`agentapp.disclosing`).
+On the pages of a run, the right alone shows nothing: a person who has it asks to see, which goes on record, and then
+sees it for some minutes (`agentapp.disclosing`).
 """
 
 import json
@@ -39,7 +39,7 @@ REVEAL = "approvals.reveal_pii"
 SHOWN_SECONDS = 15 * 60
 _SHOWN, _MOST_SHOWN = "personal_data_of_runs", 20
 _OF_RUN = re.compile(r"/runs/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/")
-# Of people who work here and of customers who are answered about themselves: theirs is no business of this.
+# Pages about people who work here, and answers to customers about themselves: not masked.
 _OWN = (
     "/settings/",
     "/login",
@@ -49,7 +49,7 @@ _OWN = (
     "/api/v1/openapi",
     "/api/v1/docs",
 )
-# So much is looked through for what is marked; of what has more, nothing is shown.
+# How much is searched for marked values. Nothing is shown of what has more.
 MOST_CALLS, MOST_CHARS = 5000, 8_000_000
 _MARKS, _MARKS_SECONDS = "tools-have-marks", 5
 _TEXTS = ("text/html", "text/plain", "text/csv")
@@ -63,7 +63,7 @@ _VALUE = re.compile(r"""(?P<before>\svalue=")(?P<said>[^"]+)(?=")""")
 _AREA = re.compile(r"(<textarea\b[^>]*>)(.*)(</textarea>)", re.DOTALL | re.IGNORECASE)
 _NAME = re.compile(r"""\sname="([^"]*)\"""")
 _EMPHASIS = re.compile(r"</?mark\b[^>]*>")
-# What stands in the fields of these is saved as it stands there, by those who may see it.
+# The fields of these forms are saved as they stand, by people who may see them.
 _FORMS = ("/admin/",)
 
 type Given = Mapping[str, Collection[str]]
@@ -84,7 +84,7 @@ def middleware(get_response: Callable[[HttpRequest], HttpResponseBase]) -> Calla
 
 
 def look_for(user: object) -> None:
-    """Whoever is answered is known only now: the person of a token."""
+    """Apply the rights of a token's person, who is only known now."""
     has_perm = getattr(user, "has_perm", None)
     if has_perm is not None and has_perm(REVEAL):
         lens.show()
@@ -96,13 +96,13 @@ def may_see(request: HttpRequest) -> bool:
 
 
 def shown_until(request: HttpRequest, run_id: uuid.UUID | str) -> datetime | None:
-    """Up to when this session shows the personal data of a run. None: it is masked."""
+    """Until when this session shows the personal data of a run. None: it is masked."""
     until = request.session.get(_SHOWN, {}).get(str(run_id), 0)
     return datetime.fromtimestamp(until, UTC) if until > time.time() and may_see(request) else None
 
 
 def show_of_run(request: HttpRequest, run_id: uuid.UUID) -> None:
-    """Show it in this session for a while. The caller has put on record that it was asked for."""
+    """Show a run's personal data in this session for a while. The caller has recorded the request."""
     now = time.time()
     kept = {run: until for run, until in request.session.get(_SHOWN, {}).items() if until > now and run != str(run_id)}
     latest = sorted(kept.items(), key=lambda item: item[1])[1 - _MOST_SHOWN :]
@@ -120,14 +120,14 @@ def _opens(request: HttpRequest) -> bool:
 
 
 def hides() -> bool:
-    """Whether personal data is masked for whoever is answered."""
+    """Whether personal data is masked in this answer."""
     return bool(lens.hidden((), ("any",)))
 
 
 def legible[Key](words: str, said: Iterable[tuple[Key, object, str]]) -> list[Key]:
-    """The keys of texts (key, run, text) in which words stand for whoever is answered: what is masked is not found.
+    """The keys of the texts (key, run, text) that contain the words as this reader sees them: masked text is not found.
 
-    Else what is masked could be had by asking for it letter by letter. Four queries at most.
+    Otherwise masked text could be guessed letter by letter. At most four queries.
     """
     told, through = list(said), lens.current()
     if not told or through is None or through.is_open:
@@ -137,7 +137,7 @@ def legible[Key](words: str, said: Iterable[tuple[Key, object, str]]) -> list[Ke
 
 
 def beside(request: HttpRequest, html: str) -> SafeString:
-    """A part of a page as it is without the card beside it, which may show personal data of its own request alone."""
+    """A part of a page, masked as without the card next to it, which may show personal data of its own request only."""
     through = lens.current()
     if through is None or not through.is_open or may_see(request):
         return mark_safe(html)  # noqa: S308 — a template has made it
@@ -162,19 +162,19 @@ def _look_over(response: HttpResponse, through: Lens, request: HttpRequest) -> N
 
 
 def _marked(through: Lens) -> set[str]:
-    """The values that are marked in what was read, and in the calls of the runs that any of it belongs to."""
+    """The values marked in what was read, and in the calls of the runs it belongs to."""
     return _known_of(through.runs - {None}, through.texts(), bool(through.rows))
 
 
 def _known_of(runs: Collection[Any], known: set[str], is_marked: bool = False) -> set[str]:
-    """These values, and what is marked in calls of runs. Raises TooMuchMarked."""
+    """These values, and those marked in the calls of runs. Raises TooMuchMarked."""
     if not runs or not (is_marked or _any_marks()):
         return known
     return known | Values(most_rows=MOST_CALLS, most_chars=MOST_CHARS).read(runs)
 
 
 def _any_marks() -> bool:
-    """Whether any tool has marks. Looked up every few seconds at most: most installations have none for long."""
+    """Whether any tool has marks. Looked up at most every few seconds: most installations have none for long."""
     found = caches["process"].get(_MARKS)
     if found is None:
         found = Tool.objects.exclude(pii_fields=[]).exists()
@@ -183,7 +183,7 @@ def _any_marks() -> bool:
 
 
 def marks() -> Exists:
-    """Whether any tool has marks, for a page that has to look something up anyway, and then says it to `note_marks`."""
+    """Whether any tool has marks, for a page that runs a query anyway and then passes the result to `note_marks`."""
     return Exists(Tool.objects.exclude(pii_fields=[]))
 
 
@@ -204,7 +204,7 @@ def _json(text: str, known: set[str], is_open: bool) -> str:
 
 
 def _say_what_is_masked(value: Any, shown: Any) -> None:
-    """Of the events in a list: a body that is masked has another hash than it says, as has one that was changed."""
+    """Mark events whose body is masked: its hash no longer matches, just as if the body had been changed."""
     items = value.get("items") if isinstance(value, dict) else None
     for before, after in zip(items, shown["items"], strict=True) if isinstance(items, list) else ():
         if isinstance(before, dict) and before.get("masked") is False and before.get("body") != after.get("body"):
@@ -213,7 +213,7 @@ def _say_what_is_masked(value: Any, shown: Any) -> None:
 
 def _html(text: str, change: Callable[[str], str], request: HttpRequest) -> str:
     if "<mark" in text and change(bare := _EMPHASIS.sub("", text)) != bare:
-        text = bare  # what is found is emphasized, and parts of a value would not be known
+        text = bare  # emphasised search hits would split a value into parts that are not recognised
     if change(text) == text:  # the usual case
         return text
     given = None if request.path.startswith(_FORMS) else _given(request)
@@ -223,7 +223,7 @@ def _html(text: str, change: Callable[[str], str], request: HttpRequest) -> str:
 
 
 def _given(request: HttpRequest) -> Given:
-    """What was typed for this answer, as texts with one kind of line break."""
+    """What was typed in this request, as texts with one kind of line break."""
     try:
         sent = [request.GET, request.POST] if request.method == "POST" else [request.GET]
     except (SuspiciousOperation, UnreadablePostError):
@@ -236,14 +236,14 @@ def _given(request: HttpRequest) -> Given:
 
 
 def _asked(request: HttpRequest) -> re.Pattern[str] | None:
-    """What the address asks for, as it stands in the addresses of a page: it leads to the same question again."""
+    """The query of this address, as it appears in the page's own links, which repeat the same question."""
     pairs = [urlencode({name: value}) for name, values in request.GET.lists() for value in values if value]
     told = "|".join(re.escape(pair) for pair in sorted(set(pairs), key=len, reverse=True))
     return re.compile(rf"((?<=[?&;])(?:{told})(?=&|\#|$))") if pairs else None
 
 
 def _tag(piece: str, change: Callable[[str], str], given: Given | None, asked: re.Pattern[str] | None) -> str:
-    """`given`: what was typed and stays. None: all that stands in fields stays."""
+    """`given`: what was typed, and stays. None: everything in fields stays."""
     name = _NAME.search(piece)
     typed = () if given is None or name is None else given.get(unescape(name[1]), ())
 

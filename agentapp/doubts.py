@@ -1,4 +1,4 @@
-"""What is worth a second look about a tool before agents use it: nothing is refused for it, and nothing else tells."""
+"""What deserves a second look about a tool before agents use it. Nothing is refused for it or reported elsewhere."""
 
 import re
 from typing import Any
@@ -7,19 +7,19 @@ from agentapp import agent_tools
 from agentapp.models import Tool
 from agentapp.tools.planning import proposes_plan
 
-UNOWNED = "No owner is named: nobody knows whom to ask about it."
+UNOWNED = "No owner is named, so nobody knows whom to ask about it."
 BROAD = (
-    "It runs without a person, as a read, and seems to do whatever its text says. Say what the worst call could do "
-    "as its effect, have it always ask, or offer narrower tools in its place."
+    "It runs without a person, as a read, and seems to do whatever its text says. Set its effect to the worst that a "
+    "call could do, have it always ask, or offer narrower tools instead."
 )
-# Words of a name that speak of doing whatever one is told.
+# Words in a name that suggest that the tool does whatever it is told.
 _DOES_ANYTHING = {"bash", "cmd", "command", "eval", "exec", "execute", "python", "script", "shell", "sql"}
-# Parameters whose text decides what is done, and not to what. Beside another word they do not: a postal code, say.
+# Parameters whose text decides what is done, not what it is done to. With another word they do not: a postal code, say.
 _SAYS_ANYTHING = {"code", "expression", "query", "statement", "uri", "url"}
 
 
 def about(tool: Tool) -> list[str]:
-    """What somebody should think about, as sentences."""
+    """What a person should think about, as sentences."""
     found = []
     if not tool.owner and not _comes_with_it(tool):
         found.append(UNOWNED)
@@ -29,12 +29,12 @@ def about(tool: Tool) -> list[str]:
 
 
 def _comes_with_it(tool: Tool) -> bool:
-    """Whether it acts on nothing but runs, in which nobody outside has a say."""
+    """Whether it acts only on runs, so that nobody outside has to be asked about it."""
     return agent_tools.asks_agent(tool) or proposes_plan(tool)
 
 
 def _is_broad(tool: Tool) -> bool:
-    """Whether its name, or the only text that it takes as it comes, says that it can do anything."""
+    """Whether its name, or its only free-text parameter, suggests that it can do anything."""
     if _DOES_ANYTHING & _words(tool.name):
         return True
     texts = [name for name, schema in tool.input_schema.get("properties", {}).items() if _is_free_text(schema)]

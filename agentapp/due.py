@@ -1,4 +1,4 @@
-"""Which runs may be driven now, what they wait for, and by what clock. Reads only: `runs` writes."""
+"""Which runs may be driven now, what the others wait for, and by which clock. Reads only: `runs` writes."""
 
 import functools
 import uuid
@@ -15,16 +15,16 @@ from approvals.models import ChainHead
 from approvals.prepared import Given, Prepared
 
 LASTING = ("agent_snapshot", "title", "input", "metadata", "script", "mocks", "opening", "changed")
-"""What a run begins with and nothing changes before its words are erased: the large part of its row."""
+"""What a run begins with, and what never changes until its words are erased: the large part of its row."""
 
 
 @functools.cache
 def due() -> Q:
-    """Runs that a worker may claim now: queued or woken, or held by a lease that ran out. A run that waits may have
-    its moment, as when a decision that is held takes effect, or the day of its agent's budget is over.
+    """Runs that a worker may claim now: queued or woken, or held by an expired lease. A waiting run may have a time to
+    wake, as when a held decision takes effect or the day of its agent's budget is over.
 
-    The runs of a conversation go one after the other, and none begins while a person has taken over, or is wanted:
-    what has begun goes on to its answer. One that another run asked for is part of that run, and waits for nobody.
+    The runs of a conversation go one after another, and none begins while a person has taken over or is wanted; a run
+    that has begun goes on to its answer. A run that another run asked for is part of that run, and waits for nobody.
     """
     woken = Q(wake_at__isnull=True) | Q(wake_at__lte=Now())
     earlier = unfinished().filter(conversation=OuterRef("conversation"), created_at__lt=OuterRef("created_at"))
@@ -38,7 +38,7 @@ def due() -> Q:
 
 
 def claimable() -> QuerySet[Run]:
-    """Runs that are due, put together once."""
+    """Runs that are due. The query is built once."""
     return _due_runs().all()
 
 
@@ -64,28 +64,28 @@ _ENDED_IN = Prepared(
 def following(run_id: uuid.UUID) -> uuid.UUID | None:
     """The run whose turn it is in its conversation, now that this one has ended. None: there is none."""
     conversation = _ENDED_IN.first(run=run_id)
-    if conversation is None:  # nearly always: it has ended in none, or waits
+    if conversation is None:  # nearly always: the run has no conversation, or waits
         return None
     waiting = Run.objects.filter(due(), state=Run.State.QUEUED, conversation=conversation)
     return waiting.order_by("created_at").values_list("pk", flat=True).first()
 
 
 def with_end(chain: Any) -> QuerySet[Run]:
-    """`with_configuration`, and where a run's chain of events ends, for `ledger.knows`: read with the run's lock."""
+    """`with_configuration`, plus the end of the run's chain of events for `ledger.knows`: read under the run's lock."""
     head = ChainHead.objects.filter(chain=chain)
     ends = {"chain_seq": Subquery(head.values("seq")), "chain_hash": Subquery(head.values("hash"))}
     return _configured().annotate(**ends)
 
 
 def with_configuration() -> QuerySet[Run]:
-    """Runs with the database's clock, which alone decides leases and expiry, as `database_now`, and
-    with `configuration_height` and `configuration_hash`: when the chain has grown, rules or tools may have changed.
-    And with `breakers_need_a_look`: whether any breaker has counted a failure; and `has_draft`.
+    """Runs with the database's clock, which alone decides leases and expiry, as `database_now`; with
+    `configuration_height` and `configuration_hash`: if the chain has grown, rules or tools may have changed;
+    with `breakers_need_a_look`: whether any breaker has counted a failure; and with `has_draft`.
     """
     return _configured().all()
 
 
-@functools.cache  # To put it together takes longer than to ask it, and every step of every run does.
+@functools.cache  # Building the query takes longer than running it, and every step of every run needs it.
 def _configured() -> QuerySet[Run]:
     failing = Breaker.objects.filter(~Q(state=Breaker.State.CLOSED) | Q(failures__gt=0))
     configuration = ChainHead.objects.filter(chain=ledger.CONFIGURATION)

@@ -1,4 +1,4 @@
-"""What a run is told of that was before it: its conversation, and the steps that it takes as done. Reads only."""
+"""What a run is told about the past: its conversation, and the steps that it takes as done. Reads only."""
 
 import uuid
 from collections import defaultdict
@@ -21,7 +21,7 @@ KEEPS_RESULTS = ("guided",)
 class Earlier:
     """What was said in a conversation before a run, and what the runs that said it did.
 
-    Of a run that tries another again, also the steps it takes as done.
+    For a run that retries another, also the steps it takes as done.
     """
 
     messages: list[Message] = field(default_factory=list)
@@ -32,13 +32,13 @@ class Earlier:
     """What the customer and a person said while the person had taken the run over."""
     kept: list[StepRows] = field(default_factory=list)
     done: list[ToolExecution] = field(default_factory=list)
-    """What the runs that a fork comes from did besides. The model is not told of it before it proposes the same."""
+    """What else the runs that a fork comes from did. The model is not told until it proposes the same."""
 
 
 def load_earlier(run: Run, kept: list[StepRows] | None = None) -> Earlier:
-    """What the run's compiler needs of before. No query for a run outside of a conversation that tries none again.
+    """What the run's compiler needs from the past. No query for a run outside a conversation that retries no other.
 
-    `kept`: the steps it takes as done, where they have been read; they do not change.
+    `kept`: the steps it takes as done, if they have been read. They do not change.
     """
     kept = load_kept(run) if kept is None else kept
     earlier = Earlier(kept=kept)
@@ -63,15 +63,15 @@ def _listen(earlier: Earlier, run: Run) -> list[Message]:
 
 
 def _own(rows: Sequence[Message], run: Run) -> list[Message]:
-    """What people said to a run behind what it was asked."""
+    """What people said to a run after its input."""
     own = [message for message in rows if message.run_id == run.pk]
     return [m for m in own[1:] if m.author_id is not None or m.role == Message.Role.USER]
 
 
 def _asked(run: Run) -> tuple[Run, datetime | None]:
-    """The run of a conversation that a branch comes from, and when its first decision began that is not kept.
+    """The conversation's run that a branch comes from, and when the first decision that is not kept began.
 
-    A summary of the conversation may tell of what came later, so a branch is sent what was said itself.
+    A summary of the conversation may include what came later, so a branch is sent the messages themselves.
     """
     later: Run | None = None
     line = iter(line_of(run))
@@ -93,10 +93,10 @@ def keeps_results(run: Run) -> bool:
 
 
 def said_before(run: Run, readable: QuerySet[Message] | None = None) -> list[Message]:
-    """The conversation's messages before this run, turn by turn: an answer stands behind its question.
+    """The conversation's messages before this run, turn by turn: an answer follows its question.
 
     Messages that came while an earlier run was under way have lower places than that run's answer.
-    `readable` narrows them to what somebody may see.
+    `readable` limits them to what a person may see.
     """
     return _before(run, _rows(run, Message.objects.all() if readable is None else readable))
 
@@ -116,7 +116,7 @@ def _before(run: Run, rows: Sequence[Message]) -> list[Message]:
 
 
 def _steps_behind(messages: Sequence[Message]) -> dict[uuid.UUID, list[StepRows]]:
-    """The steps of the runs that have ended and whose answer is among the messages. Three queries, or four.
+    """The steps of the ended runs whose answer is among the messages. Three or four queries.
 
     A fork can hold a question without the answer its run gave: what that run did comes after the fork.
     """

@@ -1,6 +1,6 @@
-"""The web server, and a real Celery worker and beat beside it in threads of the same process.
+"""The web server, with a real Celery worker and beat in threads of the same process.
 
-Whatever is cut off when the process ends goes on at the next start: nothing that matters is in here.
+Whatever is cut off when the process ends goes on at the next start: nothing important is kept in the process.
 """
 
 import logging
@@ -8,7 +8,6 @@ import os
 import signal
 import socket
 import threading
-import warnings
 from typing import Any
 
 import uvicorn
@@ -27,7 +26,7 @@ CONCURRENCY = 5
 
 
 class CannotListen(Exception):
-    """The address is taken or is not ours; the message names it."""
+    """The address is taken or not ours; the message names it."""
 
 
 class Worker:
@@ -36,7 +35,7 @@ class Worker:
     def __init__(self, concurrency: int = CONCURRENCY) -> None:
         self.failed = False
         self._stopping = False
-        # WorkController installs no signal handlers, which are the web server's.
+        # WorkController installs no signal handlers: those belong to the web server.
         self._controller = app.WorkController(
             pool="threads",
             concurrency=concurrency,
@@ -47,7 +46,7 @@ class Worker:
             quiet=True,
         )
         self._thread = threading.Thread(target=self._run, name="celery-worker", daemon=True)
-        # It sleeps for its interval at a time, so that it stops within a second.
+        # It sleeps for one interval at a time, so it stops within a second.
         self._beat = beat.Service(app, max_interval=1, scheduler_cls=app.conf.beat_scheduler)
 
     def start(self) -> None:
@@ -55,17 +54,17 @@ class Worker:
         threading.Thread(target=self._beat.start, name="celery-beat", daemon=True).start()
 
     def stop(self, within: float = WORKER_STOPS_WITHIN) -> bool:
-        """Take no more work and let what runs end. False: something is still running after `within` seconds."""
+        """Take no more work and let running tasks end. False: something is still running after `within` seconds."""
         self._stopping = True
         draining.begun.set()
         self._beat.stop()
-        # Stopping waits for running tasks, so it is given a thread that may be left behind.
+        # Stopping waits for running tasks, so it gets a thread that can be left behind.
         stopper = threading.Thread(target=self._controller.stop, name="celery-stop", daemon=True)
         stopper.start()
         stopper.join(within)
         if stopper.is_alive():
             return False
-        draining.begun.clear()  # of this worker; the process may begin another
+        draining.begun.clear()  # this worker has drained; the process may start another
         return True
 
     def _run(self) -> None:
@@ -95,7 +94,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address(listener: socket.socket) -> str:
-    """The URL a browser on this machine reaches a socket at."""
+    """The URL at which a browser on this machine reaches a socket."""
     host, port = listener.getsockname()[:2]
     if host in ("0.0.0.0", "::"):  # noqa: S104  (read, not bound)
         host = "127.0.0.1"
@@ -103,7 +102,7 @@ def address(listener: socket.socket) -> str:
 
 
 def lead_to(listener: socket.socket) -> None:
-    """Let the links of this process lead to where it listens, unless somebody has said where people reach it."""
+    """Point the links of this process to where it listens, unless BASE_URL is set."""
     if not settings.BASE_URL_IS_SET:
         settings.BASE_URL = address(listener)
 
@@ -111,8 +110,6 @@ def lead_to(listener: socket.socket) -> None:
 def web_server() -> uvicorn.Server:
     """The web server, not started. Its `run(sockets=[…])` blocks until `should_exit` is set or a signal comes."""
     application: Any = import_string(settings.ASGI_APPLICATION)
-    # WhiteNoise reads its files in plain loops, which is harmless: they are small and local.
-    warnings.filterwarnings("ignore", "StreamingHttpResponse must consume synchronous iterators")
     config = uvicorn.Config(
         application,
         log_config=None,
@@ -127,8 +124,8 @@ def run(listener: socket.socket, worker: Worker | None) -> int:
     """Serve until Ctrl-C or SIGTERM, then stop everything within five seconds. Returns the exit code."""
     server = web_server()
     for name in (signal.SIGINT, signal.SIGTERM):
-        # Before uvicorn listens to signals this stops it; afterwards uvicorn raises them again, which by
-        # default would end the process before its worker has stopped.
+        # Until uvicorn handles signals, this stops it. Afterwards uvicorn raises them again, which by default
+        # would end the process before its worker has stopped.
         signal.signal(name, lambda *_: setattr(server, "should_exit", True))
     if worker is not None:
         worker.start()
@@ -136,7 +133,7 @@ def run(listener: socket.socket, worker: Worker | None) -> int:
     stopped = worker.stop() if worker is not None else True
     code = 1 if worker is not None and worker.failed else 0
     if not stopped:
-        logger.warning("A tool or model call was still running; its run goes on at the next start.")
+        logger.warning("A tool or model call was still running. Its run goes on at the next start.")
         logging.shutdown()
         os._exit(code)  # Python would wait for the call's thread
     return code

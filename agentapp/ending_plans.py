@@ -1,4 +1,4 @@
-"""Ending what is left of a plan: by people, never by a program."""
+"""Ends the rest of a plan: only people can, never a program."""
 
 import uuid
 
@@ -11,7 +11,7 @@ from approvals.models import Approval
 
 
 def end_plan(approval_id: uuid.UUID, why: str, user: User) -> Approval:
-    """Let nothing more of a plan run without being asked about. A call that has begun ends as it will."""
+    """Let no more calls of a plan run without asking. A call that has begun is not affected."""
     approval = auth.visible_approvals(user).filter(pk=approval_id).first()
     if approval is None or not approval.is_plan:
         raise Refused("not_found", "There is no such plan.")
@@ -20,7 +20,7 @@ def end_plan(approval_id: uuid.UUID, why: str, user: User) -> Approval:
     if not why.strip():
         raise Refused("message_required", "Say why: the reason stays on record.", "reason")
     with ledger.transaction():
-        runs.lock(approval.run_id)  # a call under way waits, or is seen
+        runs.lock(approval.run_id)  # a call that begins now waits for this, or is seen here
         approval.refresh_from_db(fields=["erased_at"])
         ended = plans.end_one(approval, why.strip(), ledger.actor_of(user))
     if not ended:

@@ -1,4 +1,4 @@
-"""Where the results of a step's calls end a run: a result is the answer, or a failure is not to be lived with."""
+"""When the results of a step's calls end a run: a result is the answer, or a failure must stop it."""
 
 import json
 from collections.abc import Sequence
@@ -22,10 +22,10 @@ class Ending:
 
 
 def of_calls(run: Run, executions: Sequence[ToolExecution]) -> Ending | None:
-    """How a run ends by what became of the calls of its last step. None: it goes on.
+    """How the outcomes of the calls of its last step end a run. None: it goes on.
 
-    A failure counts as soon as it is stored, and the calls behind it do not run. What a tool or a
-    person refused is no failure. A call beyond a limit ends the run where its agent says so.
+    A failure counts as soon as it is stored, and the calls after it do not run. A refusal by a tool or a
+    person is not a failure. A call beyond a limit ends the run if its agent says so.
     """
     too_many = call_limits.ending(run, executions)
     if too_many is not None:
@@ -46,9 +46,9 @@ def of_calls(run: Run, executions: Sequence[ToolExecution]) -> Ending | None:
 
 
 def strictly(run: Run, final: str, signal: StopSignal) -> tuple[str, StopSignal]:
-    """An ending as it stands, or as a failure where the agent's runs may not succeed after a tool has failed."""
+    """The ending unchanged, or a failure if the agent's runs may not succeed after a tool has failed."""
     if final == Run.State.SUCCEEDED and run.had_tool_errors and run.agent_snapshot.get("fail_run_on_tool_error"):
-        why = "There is an answer, but a tool failed on the way to it."
+        why = "There is an answer, but a tool failed before it."
         return Run.State.FAILED, StopSignal(StopReason.TOOL_FAILURE, why, source="fail_run_on_tool_error")
     return final, signal
 

@@ -1,4 +1,4 @@
-"""What settings are read with: one variable of the environment at a time, each with its own words for what is wrong."""
+"""Reads settings from the environment, one variable at a time, each with its own error message."""
 
 import ipaddress
 import json
@@ -17,19 +17,19 @@ from approvals import referenced
 
 
 def env[T](name: str, default: T, read: Callable[[str], T], expected: str) -> T:
-    """Read one variable, or the file it names; empty counts as unset. Raises ImproperlyConfigured naming it."""
-    # The key of the ledger has a setting of its own for its file, which may be made.
+    """Read one variable, or the file it names. Empty counts as unset. Raises ImproperlyConfigured naming it."""
+    # The ledger's key has its own setting for its file, because that file may be created.
     raw = os.environ.get(name, "").strip() if name == "LEDGER_SIGNING_KEY" else referenced.secret(name)
     if not raw:
         return default
     try:
         return read(raw)
     except ValueError as error:
-        # A URL may hold a password, also one that is misspelt, and a command anything: neither belongs in a log.
+        # A URL, even a misspelt one, may hold a password, and a command anything: neither belongs in a log.
         may_hold_one = "://" in raw or "@" in raw or name.endswith(("_URL", "_TOKEN", "_COMMANDS"))
         hidden = may_hold_one or _is_from_file(name)
         shown = "" if hidden else f"={raw!r}"
-        # What is wrong is often said with a part of it, as of a number that is none; a file may hold another secret.
+        # Error messages often quote a part of the value, such as a bad number, and a file may hold another secret.
         quoted = _is_from_file(name) or any(part in str(error) for part in raw.split(",") if part.strip())
         why = "" if hidden and quoted else f" {error}"
         raise ImproperlyConfigured(f"{name}{shown} cannot be read: expected {expected}.{why}") from (
@@ -73,26 +73,26 @@ def read_commands(raw: str) -> dict[str, dict[str, Any]]:
     """Commands by name, each with its words, its folder and what its environment is made of."""
     found = json.loads(raw)
     if not isinstance(found, dict):
-        raise ValueError("It is an object in JSON.")
+        raise ValueError("It must be a JSON object.")
     return {name: _command(name, described) for name, described in found.items()}
 
 
 def _command(name: str, described: Any) -> dict[str, Any]:
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,59}", name):
-        raise ValueError(f"{name!r} is not a name of small letters, digits and dashes.")
+        raise ValueError(f"{name!r} is not a name of lower-case letters, digits and dashes.")
     usual = {"command": [], "cwd": "/", "environment": {}, "inherit": ["PATH"], "credentials": {}}
     if not isinstance(described, dict) or set(described) - set(usual):
-        raise ValueError(f"{name} is an object of {', '.join(usual)}.")
+        raise ValueError(f"{name} must be an object of {', '.join(usual)}.")
     command = {**usual, **described}
     words = command["command"]
     if not _are_texts(words) or not words:
-        raise ValueError(f"The command of {name} is a list of words.")
+        raise ValueError(f"The command of {name} must be a list of words.")
     for key in ("environment", "credentials"):
         texts = command[key]
         if not isinstance(texts, dict) or not _are_texts([*texts, *texts.values()]):
-            raise ValueError(f"The {key} of {name} is an object of texts.")
+            raise ValueError(f"The {key} of {name} must be an object of texts.")
     if not _are_texts(command["inherit"]) or not _are_texts([command["cwd"]]):
-        raise ValueError(f"Of {name}, inherit is a list of names and cwd a folder.")
+        raise ValueError(f"In {name}, inherit must be a list of names and cwd a folder.")
     if "LEDGER_SIGNING_KEY" in command["inherit"]:
         raise ValueError(f"{name} cannot inherit LEDGER_SIGNING_KEY, which is kept from tools.")
     return command
@@ -105,7 +105,7 @@ def _are_texts(values: Any) -> bool:
 def read_reasons(raw: str) -> list[str]:
     reasons = [reason.strip() for reason in raw.split(";") if reason.strip()]
     if not 1 <= len(reasons) <= 3 or any(len(reason) > 60 for reason in reasons):
-        raise ValueError("One to three reasons of up to 60 characters, with semicolons between them.")
+        raise ValueError("Give one to three reasons of up to 60 characters, separated by semicolons.")
     return reasons
 
 
@@ -118,13 +118,13 @@ def read_provider_ids(raw: str) -> list[str]:
 
 def read_slug(raw: str) -> str:
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,39}", raw):
-        raise ValueError("It is made of small letters, digits and dashes.")
+        raise ValueError("Use only lower-case letters, digits and dashes.")
     return raw
 
 
 def read_redis_url(raw: str) -> str:
     if not raw.startswith(("redis://", "rediss://", "unix://")):
-        raise ValueError("It starts with redis://, rediss:// or unix://.")
+        raise ValueError("It must start with redis://, rediss:// or unix://.")
     return raw
 
 
@@ -137,13 +137,13 @@ def read_fingerprints(raw: str) -> tuple[str, ...]:
 
 def read_web_address(raw: str) -> str:
     if not raw.startswith(("http://", "https://")):
-        raise ValueError("It starts with http:// or https://.")
+        raise ValueError("It must start with http:// or https://.")
     return raw.rstrip("/")
 
 
 def read_token(raw: str) -> str:
     if len(raw) < 16 or not raw.isascii():
-        raise ValueError("It is a long random text.")
+        raise ValueError("Use a long random text.")
     return raw
 
 
@@ -172,18 +172,18 @@ def env_count(name: str, default: int) -> int:
 
 
 def env_count_from_one(name: str, default: int) -> int:
-    """Of what does not work at all with none of it, as a pool of connections."""
+    """For settings that cannot work with zero, such as the size of a connection pool."""
     return env(name, default, read_count_from_one, "a whole number, one or more")
 
 
 def env_folder(name: str, default: Path) -> Path:
-    """A folder, made when it is missing. Raises ImproperlyConfigured naming its variable."""
+    """A folder, created if missing. Raises ImproperlyConfigured naming its variable."""
     folder = env(name, default, Path, "a folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         shown = "" if _is_from_file(name) else f"={str(folder)!r}"
-        raise ImproperlyConfigured(f"{name}{shown} cannot be made: {error.strerror}.") from (
+        raise ImproperlyConfigured(f"{name}{shown} cannot be created: {error.strerror}.") from (
             None if _is_from_file(name) else error
         )
     return folder
@@ -194,7 +194,7 @@ def env_list(name: str, default: list[str]) -> list[str]:
 
 
 def oidc_provider(id: str) -> dict[str, object]:
-    """One OpenID Connect provider, from the variables that begin with OIDC_ and its id."""
+    """One OpenID Connect provider, from the variables whose names begin with OIDC_ and its id."""
     prefix = f"OIDC_{id.upper().replace('-', '_')}_"
     issuer = env(prefix + "ISSUER", "", read_web_address, "the address of the provider")
     client = env(prefix + "CLIENT_ID", "", str, "a client id")
@@ -208,16 +208,16 @@ def oidc_provider(id: str) -> dict[str, object]:
         "settings": {
             "server_url": issuer,
             "oauth_pkce_enabled": True,
-            # People are found by their address; only one that the provider has checked counts.
+            # People are found by their address. Only an address that the provider has checked counts.
             "verified_email": env_bool(prefix + "TRUST_EMAIL", False),
-            # By the specification it says when somebody signed in, where it is asked to let them do that anew.
+            # By the specification, a provider asked for a new sign-in says when the person signed in.
             "trust_renewal": env_bool(prefix + "TRUST_RENEWAL", False),
         },
     }
 
 
 def otlp_traces_url() -> str:
-    """Where OpenTelemetry's own variables want traces sent. Empty: nowhere."""
+    """Where OpenTelemetry's own variables send traces. Empty: nowhere."""
     off = env("OTEL_SDK_DISABLED", False, read_bool, "true or false")
     if off or env("OTEL_TRACES_EXPORTER", "otlp", str, "otlp or none") == "none":
         return ""
@@ -227,37 +227,37 @@ def otlp_traces_url() -> str:
 
 
 def otlp_headers() -> str:
-    """What the files say that OpenTelemetry's variables name. Empty: none is named; its library reads the variables."""
+    """Headers from the file that OpenTelemetry's variables name. Empty: no file, so its library reads the variables."""
     named = ("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS")
     return next((found for name in named if _is_from_file(name) and (found := referenced.secret(name))), "")
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """Where the key that signs the ledger is, and where its checkpoints are noted outside of the database."""
+    """Where the key that signs the ledger is, and where its checkpoints are noted outside the database."""
 
     signing_key: str = field(repr=False)
     signing_key_file: Path
     makes_key: bool
-    """Whether a key is made in that file when there is none."""
+    """Whether a key is made in that file if there is none."""
     anchor_file: Path
     anchor_url: str
     trusted_keys: tuple[str, ...] = ()
-    """Fingerprints of earlier keys that are trusted beside the one in use."""
+    """Fingerprints of earlier keys that are trusted as well as the one in use."""
 
 
 def read_ledger(folder: Path, embedded: bool) -> Ledger:
-    # Whether it is a key is found out by who signs, who does not quote it.
+    # The code that signs finds out whether it is a key, without quoting it.
     key = env("LEDGER_SIGNING_KEY", "", str, "a key")
     named = env("LEDGER_SIGNING_KEY_FILE", None, Path, "a file")
     if key and named:
-        # The one of before would stay in use after a change, and nobody would see.
+        # After a change, the old key would stay in use unnoticed.
         raise referenced.Unreadable.named_twice("LEDGER_SIGNING_KEY")
     key_file = named or folder / "ledger.key"
     return Ledger(
         signing_key=key,
         signing_key_file=key_file,
-        # Elsewhere each machine would make one of its own, beside what it vouches for.
+        # Elsewhere each machine would make its own key, next to the data it vouches for.
         makes_key=embedded and key_file == folder / "ledger.key",
         anchor_file=env("LEDGER_ANCHOR_FILE", folder / "checkpoints.jsonl", Path, "a file"),
         anchor_url=env("LEDGER_ANCHOR_URL", "", read_web_address, "an address"),

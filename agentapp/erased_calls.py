@@ -1,4 +1,4 @@
-"""A call without the words in it: what is left of one when a person, or retention, has them taken away."""
+"""A call without its words: what is left when a person, or retention, has them erased."""
 
 from collections.abc import Iterable
 
@@ -12,14 +12,14 @@ ERASED_FIELDS = [
     "arguments_text", "executed_text", "salt", "metadata", "control", "comparison", "failures", "ruling", "erased_at",
     *_TO_NOTHING, *_TO_A_MARK,
 ]  # fmt: skip
-# Whether it acted counts for as long as its key does.
+# Whether it acted matters as long as its key does.
 _KEPT = frozenset({"took_effect"})
 # What rules looked at.
 _SEEN = frozenset({"values", "about"})
 
 
 def erase_words(calls: Iterable[ToolExecution]) -> None:
-    """Not saved: `executions` does."""
+    """Erase the words, without saving: `executions` saves."""
     for call in calls:
         for name in _TO_NOTHING:
             setattr(call, name, "")

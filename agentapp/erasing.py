@@ -1,8 +1,8 @@
-"""Erasing what is kept of people: one run's words, one conversation's, or a customer's. The only writer of Erasure.
+"""Erases what is kept about people: one run's words, one conversation's, or a customer's. The only writer of Erasure.
 
-Each writer takes the words out of its own rows, a run at a time and each in a transaction of its own, so that a killed
-worker leaves runs that are erased or not, and whoever goes on does the rest. Digests, times, states, costs and who
-decided stay; the ledger is not touched, and verifies as before.
+Each writer erases the words of its own rows, one run per transaction, so a killed worker leaves each run either erased
+or not, and the next worker does the rest. Digests, times, states, costs and who decided stay. The ledger is not
+touched, and verifies as before.
 """
 
 import re
@@ -35,9 +35,9 @@ MOST_NAMED = 10
 BATCH = 5000
 _REFERENCE = re.compile(r"[0-9a-f]{6}")
 STAYS = (
-    "The ledger, with its digests, times and who did what; it verifies as before.",
+    "The ledger, with its digests, times and who did what. It verifies as before.",
     "Which tools were called, when, whether they acted, and what runs cost.",
-    "That people decided, how and when; and their signatures.",
+    "That people decided, how and when, and their signatures.",
     "What tools have stored elsewhere, and messages that were sent.",
 )
 Scope = Erasure.Scope
@@ -45,14 +45,14 @@ Scope = Erasure.Scope
 
 @dataclass(frozen=True)
 class Preview:
-    """What an erasure would take away, by kind, and why it cannot be done now."""
+    """What an erasure would erase, by kind, and why it cannot be done now."""
 
     counts: dict[str, int]
     active: Sequence[str] = ()
     stays: Sequence[str] = field(default=STAYS)
     mentions: int = 0
     mentioning: Sequence[Run] = ()
-    """Of a customer: the latest runs that do not name them and whose text holds their name. They stay."""
+    """For a customer: the latest runs that contain their name without being theirs. They stay."""
 
     @property
     def is_nothing(self) -> bool:
@@ -60,7 +60,7 @@ class Preview:
 
 
 def preview(scope: str, subject: str) -> Preview:
-    """What there is to erase. Raises Refused where nothing is named so."""
+    """What there is to erase. Raises Refused if nothing has this name."""
     subject = subject.strip()
     found, talks = _covered(scope, subject)
     others = _mentioning(subject, set(found)) if scope == Scope.CUSTOMER and subject else []
@@ -82,26 +82,26 @@ def preview(scope: str, subject: str) -> Preview:
 
 
 def run_named(text: str) -> uuid.UUID:
-    """The run of an id, or of the reference on its page. Raises Refused, also for a reference that two runs have."""
+    """The run with this id or page reference. Raises Refused, including when two runs have the same reference."""
     end = text.casefold().removeprefix("run_")
     if not _REFERENCE.fullmatch(end):
         return _id(text)
     found = list(Run.objects.filter(pk__iendswith=end).values_list("pk", flat=True)[:2])
     if len(found) > 1:
-        raise Refused("invalid", "Several runs are called so. Give the id, as in the address of the page.", "subject")
+        raise Refused("invalid", "Several runs have this reference. Give the id, as in the page's address.", "subject")
     if not found:
         raise Refused("not_found", "There is nothing kept under this name.", "subject")
     return found[0]
 
 
 def erase(scope: str, subject: str, reason: str, user: User | None, actor: str) -> Erasure:
-    """Erase, and put on record that it was done and why. Raises Refused. `user`: None for a command."""
+    """Erase, and record that it was done and why. Raises Refused. `user`: None for a command."""
     if user is not None and not user.has_perm(RIGHT):
         raise Refused("forbidden", "Erasing needs the right to erase what runs and conversations hold.")
     if not reason.strip():
         raise Refused("message_required", "Say why: the reason stays on record. Name nobody in it.", "reason")
     if scope not in Scope.values:
-        raise Refused("invalid", "What can be erased is a run, a conversation or a customer.", "scope")
+        raise Refused("invalid", "You can erase a run, a conversation or a customer.", "scope")
     subject = subject.strip()
     if scope == Scope.RUN:
         subject = str(run_named(subject))  # a later run may have the same reference
@@ -120,7 +120,7 @@ def erase(scope: str, subject: str, reason: str, user: User | None, actor: str) 
 
 
 def carry_out(erasure_id: uuid.UUID) -> bool:
-    """Do what is left of an erasure. False: it is done already. Raises Refused while something in it is at work."""
+    """Do the rest of an erasure. False: it is already done. Raises Refused while something in it is at work."""
     erasure = Erasure.objects.get(pk=erasure_id)
     if erasure.done_at is not None:
         return False
@@ -128,10 +128,10 @@ def carry_out(erasure_id: uuid.UUID) -> bool:
     over: set[uuid.UUID] = set()
     while True:
         if erasure.scope == Scope.CUSTOMER and erasure.subject:
-            # Whoever goes on from a killed worker finds it by that: runs that are erased name nobody.
+            # A worker that takes over from a killed one finds the conversation by this: erased runs name nobody.
             for talk_id in _unnamed_talks(_as_stored(erasure.subject)):
                 conversations.name_customer(talk_id, erasure.subject)
-        # Looked at again: what somebody has begun of these meanwhile has their words.
+        # Look again: runs that were started from these meanwhile contain their words.
         found, talks = _covered(erasure.scope, erasure.subject, gone, over)
         if left := [run_id for run_id in found if run_id not in gone]:
             for run_id in left:
@@ -154,7 +154,7 @@ def carry_out(erasure_id: uuid.UUID) -> bool:
 
 
 def _end_talk(talk: Conversation, actor: str) -> bool:
-    """Erase a conversation whose runs are erased. False: another has begun in it since, and goes first."""
+    """Erase a conversation whose runs are erased. False: a new run has begun in it and must be erased first."""
     with ledger.transaction():
         conversations.lock(talk)
         if _left(Run).filter(conversation=talk).exists():
@@ -171,10 +171,10 @@ def unfinished() -> list[uuid.UUID]:
 
 
 def take_away(run_id: uuid.UUID, by: str, facts: dict[str, str], before: datetime | None = None) -> dict[str, int]:
-    """Take the words out of one ended run and of all that hangs on it. Nothing: it was done before.
+    """Erase the words of one ended run and of everything that depends on it. Empty: it was already done.
 
-    Of one that is erased already, what was said on it since; `before`: only what was said earlier than that. The
-    caller is inside `ledger.transaction()`. Raises Refused for a run at work.
+    For a run that is already erased, erase what was said in it since; `before`: only what was said earlier. The caller
+    is inside `ledger.transaction()`. Raises Refused for a run at work.
     """
     runs.lock_parent(run_id)
     run = runs.lock(run_id)
@@ -182,12 +182,12 @@ def take_away(run_id: uuid.UUID, by: str, facts: dict[str, str], before: datetim
         return {}
     if run.erased_at is not None:
         return _take_said_since(run, by, facts, before)
-    # Of a mocked call everybody knows that nothing has happened.
+    # A mocked call is known to have done nothing.
     lost = ToolExecution.objects.filter(run=run, state=ToolExecution.State.OUTCOME_UNKNOWN, mocked=False)
     unknown = lost.exists()
     if not run.is_final or unknown:
         _refuse_active(Preview({}, [run.reference]))
-    breakers.erase_said(run)  # first: they are locked before a conversation wherever both are
+    breakers.erase_said(run)  # first: breakers are always locked before conversations
     counts = {
         "runs": 1,
         "calls": executions.erase(run),
@@ -200,14 +200,14 @@ def take_away(run_id: uuid.UUID, by: str, facts: dict[str, str], before: datetim
     suites.forget([run.pk])
     runs.erase(run, by)
     ledger.record(ledger.run_chain(run.pk), "run.erased", {**facts, **counts}, by)
-    # What was made of its words, and tried, has them too.
+    # Cases made from its words, and their runs, contain them too.
     for name, number in take_tried_away(tried, by, facts).items():
         counts[name] += number
     return counts
 
 
 def _take_said_since(run: Run, by: str, facts: dict[str, str], before: datetime | None) -> dict[str, int]:
-    """Of a run that is erased, what a person who took it over, and their customer, have said after that."""
+    """Erase what was said in an erased run since, by a person who took it over and by the customer."""
     said = conversations.erase_said([run], before)
     if not said:
         return {}
@@ -216,7 +216,7 @@ def _take_said_since(run: Run, by: str, facts: dict[str, str], before: datetime 
 
 
 def take_tried_away(tried: list[uuid.UUID], by: str, facts: dict[str, str]) -> Counter[str]:
-    """Take the words out of mocked runs of cases, and of those below them. As `take_away`."""
+    """Erase the words of mocked runs of cases, and of the runs below them, like `take_away`."""
     counts: Counter[str] = Counter()
     for other in _with_those_below(tried):
         counts.update(take_away(other, by, facts))
@@ -226,9 +226,9 @@ def take_tried_away(tried: list[uuid.UUID], by: str, facts: dict[str, str]) -> C
 def _covered(
     scope: str, subject: str, gone: Iterable[uuid.UUID] = (), over: Iterable[uuid.UUID] = ()
 ) -> tuple[list[uuid.UUID], list[uuid.UUID]]:
-    """The runs and the conversations that an erasure is about, with what they began.
+    """The runs and conversations that an erasure covers, with those that came from them.
 
-    `gone`, `over`: runs and conversations that it has erased, which name no customer any more.
+    `gone`, `over`: runs and conversations it has already erased, which no longer name a customer.
     """
     found, talks = set(gone), set(over)
     if scope == Scope.RUN:
@@ -245,7 +245,7 @@ def _covered(
 
 
 def _as_stored(customer: str) -> list[str]:
-    """The names under which a customer is kept: rows of before may have white space around them."""
+    """The names under which a customer is kept: older rows may have white space around them."""
     names = {customer}
     for kept in (Run.objects, Conversation.objects):
         alike = kept.filter(customer__contains=customer).order_by().values_list("customer", flat=True).distinct()
@@ -254,7 +254,7 @@ def _as_stored(customer: str) -> list[str]:
 
 
 def _unnamed_talks(names: Sequence[str]) -> list[uuid.UUID]:
-    """Conversations that name no customer, where runs of this one have spoken and none of another."""
+    """Conversations that name no customer, in which only this customer's runs have spoken."""
     spoke = Run.objects.filter(messages__conversation=OuterRef("pk"))
     theirs = Message.objects.filter(run__customer__in=names).values("conversation")
     unnamed = Conversation.objects.filter(customer="", pk__in=theirs)
@@ -263,8 +263,8 @@ def _unnamed_talks(names: Sequence[str]) -> list[uuid.UUID]:
 
 
 def _with_those_below(found: list[uuid.UUID]) -> list[uuid.UUID]:
-    """The runs with those they asked for, and with what has their words: tries again, forks, replays, and what takes
-    their calls back."""
+    """The runs with those they asked for, and with those that contain their words: retries, forks, replays, and runs
+    that undo their calls."""
     every, level = set(found), list(found)
     while level:
         below: set[uuid.UUID] = set()
@@ -279,7 +279,7 @@ def _with_those_below(found: list[uuid.UUID]) -> list[uuid.UUID]:
 
 
 def _with_forks(begin: Iterable[uuid.UUID]) -> list[uuid.UUID]:
-    """Conversations, and those that began with their messages."""
+    """Conversations, and their forks."""
     every = level = _known(begin)
     while level:
         forks: set[uuid.UUID] = set()
@@ -298,7 +298,7 @@ def _in_talks(talks: Sequence[uuid.UUID]) -> list[uuid.UUID]:
 
 
 def _some(keys: Iterable[uuid.UUID]) -> Iterator[tuple[uuid.UUID, ...]]:
-    """So many at a time as one statement may name."""
+    """Batches no larger than one statement allows."""
     return batched(keys, BATCH, strict=False)
 
 
@@ -309,7 +309,7 @@ def _left(model: type[Any]) -> QuerySet[Any]:
 
 
 def _messages(found: Set[uuid.UUID], talks: Sequence[uuid.UUID]) -> int:
-    """How much is left of what was said, in runs, also in those that were erased before it was, and beside them."""
+    """How many messages are left, in runs, including those said after a run was erased, and outside them."""
     said = Message.objects.exclude(content=ERASED)
     number = sum(said.filter(run__in=keys).count() for keys in _some(found))
     for keys in _some(talks):
@@ -319,7 +319,7 @@ def _messages(found: Set[uuid.UUID], talks: Sequence[uuid.UUID]) -> int:
 
 
 def _active(left: Iterable[uuid.UUID]) -> list[str]:
-    """References of some that cannot be erased now."""
+    """References of some runs that cannot be erased now."""
     unknown = Q(executions__state=ToolExecution.State.OUTCOME_UNKNOWN, executions__mocked=False)
     found: list[str] = []
     for keys in _some(left):
@@ -338,12 +338,12 @@ def _id(text: str) -> uuid.UUID:
     try:
         return uuid.UUID(text)
     except ValueError as error:
-        said = "Give the id, as it stands in the address of the page, or the reference of a run."
+        said = "Give the id, as in the address of the page, or the reference of a run."
         raise Refused("invalid", said, "subject") from error
 
 
 def _mentioning(customer: str, covered: Set[uuid.UUID]) -> list[uuid.UUID]:
-    """Runs that do not name a customer, and whose title, messages or calls hold the name, the latest first."""
+    """Runs that are not a customer's, but whose title, messages or calls contain the name, the latest first."""
     calls = ToolExecution.objects.filter(
         Q(arguments_text__contains=customer) | Q(executed_text__contains=customer) | Q(result_text__contains=customer),
         run=OuterRef("pk"),

@@ -1,7 +1,7 @@
-"""One event loop per process for all talk with model providers and MCP servers.
+"""One event loop per process for all communication with model providers and MCP servers.
 
-A client holds connections that belong to the loop they were opened in. Threads with a loop each would break one
-another's; a client per request would leak them.
+A client's connections belong to the loop they were opened in. If each thread had its own loop, they would break each
+other's connections; a client per request would leak them.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ from typing import Any
 
 
 class EventLoop:
-    """A loop in a thread of its own, and the clients whose connections live in it."""
+    """A loop in its own thread, and the clients whose connections live in it."""
 
     def __init__(self) -> None:
         self.clients: dict[Any, Any] = {}
-        """Read and written inside the loop only, so it needs no lock."""
+        """Read and written only inside the loop, so it needs no lock."""
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -28,19 +28,19 @@ class EventLoop:
         meanwhile: Callable[[], None] | None = None,
         every: float = 0.3,
     ) -> T:
-        """Run `work` in the loop and wait for it, and do something `meanwhile`, here, every so many seconds.
+        """Run `work` in the loop and wait for it, calling `meanwhile` in this thread every so many seconds.
 
-        Raises TimeoutError when the loop itself does not answer.
+        Raises TimeoutError if the loop itself does not answer.
         """
-        future = asyncio.run_coroutine_threadsafe(work(self), self._running())
         until = time.monotonic() + timeout
+        future = asyncio.run_coroutine_threadsafe(work(self), self._running())
         try:
             while meanwhile is not None and time.monotonic() + every < until:
                 try:
                     return future.result(every)
                 except TimeoutError:
-                    if future.done():
-                        raise
+                    if future.done():  # it has ended just now, or it timed out itself and says so
+                        break
                 meanwhile()
             return future.result(max(0.0, until - time.monotonic()))
         except BaseException:
@@ -59,5 +59,5 @@ _loops: dict[int, EventLoop] = {}
 
 
 def event_loop() -> EventLoop:
-    """This process's loop. A forked child gets its own: the parent's thread did not come along."""
+    """This process's loop. A forked child gets its own, because the parent's thread does not exist there."""
     return _loops.setdefault(os.getpid(), EventLoop())

@@ -33,7 +33,7 @@ from approvals.models import Approval, EffectClass, Grant
 from approvals.sealed import digest_of, sealed
 
 MAX_REASON_CHARS = 40
-TOOK_EFFECT = "took_effect"  # beside what a tool asks of the loop: whether it acted, where its result does not say
+TOOK_EFFECT = "took_effect"  # kept with what a tool asks of the loop: whether it acted, if its result does not say
 
 State = ToolExecution.State
 BEGUN = (State.EXECUTING, State.OUTCOME_UNKNOWN)
@@ -41,16 +41,16 @@ _ANEW = {"state": State.PROPOSED, "approval": None, "grant": None, "started_at":
 
 
 class KeyTaken(Exception):
-    """Another call took the same idempotency key a moment before."""
+    """Another call took the same idempotency key a moment earlier."""
 
 
 class Overtaken(Exception):
-    """A call has moved on since it was read, as when its answer came late: read it again."""
+    """A call has changed since it was read, for example because a late answer came: read it again."""
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """One proposed call after every check that needs no person: refused, ready to run, or to be asked."""
+    """One proposed call after every check that needs no person: refused, ready to run, or to be asked about."""
 
     call: ToolCall
     tool: Tool | None = None
@@ -64,21 +64,21 @@ class Proposal:
     starts_now: bool = False
     was_blocked: bool = False
     proposed: ToolCall | None = None
-    """What the model proposed, where a hook made another call of it."""
+    """What the model proposed, if a hook changed the call."""
     changed_by: Sequence[str] = ()
     """The hooks that changed, answered or blocked it."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one call, to be stored."""
+    """The outcome of one call, to be stored."""
 
     execution: ToolExecution
     result: ToolResult
     attempts: int = 0
     cost: Decimal = Decimal(0)
     raw: ToolResult | None = None
-    """What the tool gave, where a hook made another result of it."""
+    """What the tool returned, if a hook changed the result."""
     replay_of: ToolExecution | None = None
     failures: tuple[dict[str, Any], ...] = ()
     """The attempts that failed: {"attempt", "status", "reason", "message", "at"}."""
@@ -87,7 +87,7 @@ class Outcome:
 def propose(
     run: Run, step: Step, proposals: Sequence[Proposal], reasons: Mapping[str, ToolEvaluation] | None = None
 ) -> list[ToolExecution]:
-    """Store a step's calls, each in the state its checks gave it. `reasons`: by call why guidelines had it proposed."""
+    """Store a step's calls, each in the state its checks gave it. `reasons`: by call, why guidelines led to it."""
     executions = [_row(run, step, at, each, (reasons or {}).get(each.call.id)) for at, each in enumerate(proposals)]
     call_statements.ADD(executions)
     for execution, proposal in zip(executions, proposals, strict=True):
@@ -106,9 +106,9 @@ def propose(
 
 
 def record_failed_decision(run: Run, step: Step, failure: DecisionFailure) -> ToolExecution:
-    """Show a step that decided nothing as one failed call in the place of those it did not make.
+    """Show a step that decided nothing as one failed call, in place of those it did not make.
 
-    No model asked for it, so it is no proposal, and `compilers` leaves it out.
+    No model asked for it, so it is not a proposal, and `compilers` leaves it out.
     """
     call = ToolCall(id=failure.reason, name=failure.reason, arguments_text="{}")
     result = ToolResult(status="fatal_error", reason=failure.reason, message=failure.message, trust="trusted_system")
@@ -127,15 +127,15 @@ def hold(executions: Sequence[ToolExecution], approvals: Sequence[Approval]) -> 
         execution.state, execution.approval = State.WAITING, approval
         execution.times_asked += 1
     if call_statements.HOLD(executions) != len(executions):
-        raise Overtaken("a call that was to wait has been answered meanwhile")
+        raise Overtaken("a call that should wait has been answered meanwhile")
 
 
 def begin(
     execution: ToolExecution, executed_text: str, key: str | None, allowed_by: str = "", grant: Grant | None = None
 ) -> bool:
-    """Mark a call as running, before it runs. False: it is not in a state from which it may start.
+    """Mark a call as running, before it runs. False: its state does not allow it to start.
 
-    Raises KeyTaken when another call holds the key; the caller lets its transaction fail and looks again.
+    Raises KeyTaken if another call holds the key. The caller lets its transaction fail and looks again.
     """
     try:
         grant_id = grant.pk if grant else None
@@ -169,7 +169,7 @@ def repeat(execution: ToolExecution) -> None:
 
 
 def finish(outcomes: Sequence[Outcome]) -> None:
-    """Store the results of calls. Raises Overtaken where one has an answer already: it is not overwritten."""
+    """Store the results of calls. Raises Overtaken if one already has an answer, which is not overwritten."""
     rows = [outcome.execution for outcome in outcomes]
     for outcome in outcomes:
         _apply(outcome.execution, outcome.result)
@@ -182,25 +182,25 @@ def finish(outcomes: Sequence[Outcome]) -> None:
         outcome.execution.replay_of = outcome.replay_of or outcome.execution.replay_of
         outcome.execution.failures += said_of(outcome.execution, outcome.failures)
     if call_statements.FINISH(rows) != len(rows):
-        raise Overtaken("a call has an answer already")
+        raise Overtaken("a call already has an answer")
     for outcome in outcomes:
         record_failures(outcome.execution, outcome.failures)
         take_notes(outcome)
         record(outcome.execution, "completed", result_facts(outcome.execution))
-    # It is loud where a person had approved it.
+    # The failure of a call that a person approved is announced to people.
     if failed := [row.approval_id for row in rows if row.approval_id and row.result_status in FAILED]:
         people.tell_of_failures(failed)
 
 
 def compare(execution: ToolExecution, comparison: dict[str, Any], facts: dict[str, Any]) -> None:
-    """Keep what a dry run had foreseen of a call beside what came of it."""
+    """Keep what a dry run predicted for a call, compared with its outcome."""
     execution.comparison = comparison
     if ToolExecution.objects.filter(pk=execution.pk, comparison__isnull=True).update(comparison=comparison):
         record(execution, "compared", facts)
 
 
 def note_failures(execution: ToolExecution, failures: Sequence[dict[str, Any]]) -> None:
-    """Keep what each attempt that failed said, and how many there were, of a call that has no answer yet."""
+    """Keep what each failed attempt at a call said, and how many there were, while the call has no answer yet."""
     if failures:
         execution.failures += said_of(execution, failures)
         execution.save(update_fields=["failures", "attempts"])
@@ -208,7 +208,7 @@ def note_failures(execution: ToolExecution, failures: Sequence[dict[str, Any]]) 
 
 
 def take_notes(outcome: Outcome) -> None:
-    """What the tool says belongs in the record of its call, whatever became of that."""
+    """Record what the tool noted about its call, whatever the outcome."""
     for note in (outcome.raw or outcome.result).notes:
         execution = outcome.execution
         marked = secret_texts(execution.args, [*execution.secret_fields, *execution.pii_fields])
@@ -216,7 +216,7 @@ def take_notes(outcome: Outcome) -> None:
 
 
 def lose(execution: ToolExecution, cost: Decimal = Decimal(0)) -> bool:
-    """A worker died in the middle of this call, or its tool did not answer: nobody knows what it did.
+    """Mark a call as unknown: its worker died in the middle, or its tool did not answer, so nobody knows what it did.
 
     False: it is not running.
     """
@@ -232,9 +232,9 @@ def lose(execution: ToolExecution, cost: Decimal = Decimal(0)) -> bool:
 def finish_late(outcome: Outcome, attempt: int) -> bool:
     """Take the answer of an attempt whose worker had lost the run; its execution is as read under the lock.
 
-    That the tool acted answers a call without an answer; anything else does so only while no later attempt has
-    begun, and, of a write, where there was none before it that may have acted. False: what people or another attempt
-    said stands, this is kept beside it, and what was done keeps its key.
+    If the tool acted, this answers a call without an answer. Anything else does so only if no later attempt has begun
+    and, for a write, no earlier one may have acted. False: what people or another attempt said stands, this is kept
+    with it, and an act that was done keeps its key.
     """
     execution, result, given = outcome.execution, outcome.result, outcome.raw or outcome.result
     acted, is_latest = given.took_effect, execution.state in BEGUN and execution.attempts <= attempt
@@ -243,7 +243,7 @@ def finish_late(outcome: Outcome, attempt: int) -> bool:
     if counts:
         finish([outcome])
     else:
-        # Of an erased call nothing comes back: what it was told is gone, and with that what its secrets were.
+        # Nothing of an erased call comes back: its arguments are gone, and with them which values were secret.
         has_words = execution.erased_at is None
         if has_words:
             take_notes(outcome)
@@ -258,7 +258,7 @@ def finish_late(outcome: Outcome, attempt: int) -> bool:
 
 
 def resolve(execution: ToolExecution, result: ToolResult, note: str, actor: str) -> bool:
-    """A person has found out what became of a call. False: it is no longer unknown."""
+    """Store what a person found out about a call. False: its outcome is no longer unknown."""
     unknown = ToolExecution.objects.filter(pk=execution.pk, state=State.OUTCOME_UNKNOWN)
     if not unknown.update(outcome_note=note):
         return False
@@ -269,7 +269,7 @@ def resolve(execution: ToolExecution, result: ToolResult, note: str, actor: str)
 
 
 def reopen(execution: ToolExecution, note: str, actor: str) -> bool:
-    """A person wants an unknown call tried again: it is proposed anew and asks as before. Same row, same key."""
+    """Propose a call of unknown outcome again because a person wants it: it asks as before. Same row, same key."""
     unknown = ToolExecution.objects.filter(pk=execution.pk, state=State.OUTCOME_UNKNOWN)
     changed = unknown.update(**_ANEW, outcome_note=note, failures=call_events.every_failure(execution))
     if changed:
@@ -278,9 +278,9 @@ def reopen(execution: ToolExecution, note: str, actor: str) -> bool:
 
 
 def set_aside(execution: ToolExecution, why: str, anew: str = "") -> bool:
-    """Take a call that has not started back to proposed, so that it asks again: what it rested on has changed.
+    """Put a call that has not started back to proposed, so that it asks again: something it depended on has changed.
 
-    `anew`: the arguments it is proposed with now, where that is what has changed.
+    `anew`: the arguments it is now proposed with, if those have changed.
     False: it has started, or is answered.
     """
     unstarted = ToolExecution.objects.filter(pk=execution.pk, state__in=[State.WAITING, State.READY])
@@ -296,7 +296,7 @@ def set_aside(execution: ToolExecution, why: str, anew: str = "") -> bool:
 
 
 def reclassify(execution: ToolExecution, tool: Tool) -> None:
-    """Take over what an admin says now about a tool's effect, for a call that has not started."""
+    """Apply what an admin now says about a tool's effect to a call that has not started."""
     execution.effect_class, execution.consequential = tool.effect_class, tool.consequential
     ToolExecution.objects.filter(pk=execution.pk, started_at__isnull=True).update(
         effect_class=tool.effect_class, consequential=tool.consequential
@@ -304,15 +304,15 @@ def reclassify(execution: ToolExecution, tool: Tool) -> None:
 
 
 def cancel_open(run: Run, why: str) -> Decimal:
-    """Answer every open call of an ending run. A write that has started is unknown instead, for a person to see.
+    """Answer every open call of an ending run. A write that has started becomes unknown instead, for a person to see.
 
-    Returns what those cost that had started, as far as rows say, for the caller to pay: nobody else will.
+    Returns the cost of those that had started, as far as rows say, for the caller to pay: nobody else will.
     """
     costs: dict[tuple[str, str], Decimal] = {}
     started = ToolExecution.objects.filter(run=run, state=State.EXECUTING, subrun__isnull=True)
     for execution in started.select_related("tool"):
         same = execution.name, execution.arguments_digest
-        cost = NOTHING if same in costs else cost_of(execution)  # the same read twice is run once
+        cost = NOTHING if same in costs else cost_of(execution)  # the same read, asked for twice, runs once
         costs.setdefault(same, cost)
         if execution.consequential:
             lose(execution, cost)
@@ -328,7 +328,7 @@ def cancel_open(run: Run, why: str) -> Decimal:
 
 
 def erase(run: Run) -> int:
-    """Take away what the calls of an ended run were told and gave. Returns how many there were."""
+    """Erase the arguments and results of the calls of an ended run. Returns how many there were."""
     found = list(ToolExecution.objects.filter(run=run, erased_at__isnull=True))
     erase_words(found)
     ToolExecution.objects.bulk_update(found, ERASED_FIELDS, batch_size=200)
@@ -336,7 +336,7 @@ def erase(run: Run) -> int:
 
 
 def result_value(execution: ToolExecution) -> Any:
-    """The stored result, as the tool gave it."""
+    """The stored result, as the tool returned it."""
     return json.loads(execution.result_text) if execution.result_text else None
 
 
@@ -386,7 +386,7 @@ def _apply(execution: ToolExecution, result: ToolResult) -> None:
     execution.state = State.FINISHED
     execution.result_status = result.status
     execution.reason = storable(result.reason)[:MAX_REASON_CHARS]
-    # Keys and passwords are no part of what a model or a person needs of an answer.
+    # Neither a model nor a person needs the keys and passwords in an answer.
     execution.message = without_secrets(storable(result.message))[:MAX_RESULT_CHARS]
     execution.result_text = kept(within(result.data, without_secrets), MAX_RESULT_CHARS)
     artifact = within(result.artifact, without_secrets)

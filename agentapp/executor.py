@@ -1,8 +1,8 @@
 """The second half of the pipeline: the gate, and the only place where a tool is called.
 
 Calls take effect in the model's order. Neighbouring reads run together; a write runs alone, and
-nothing overtakes an earlier write of its step, whether it runs or waits. What needs a person is
-put on cards, all of a step at once, and the run lets go of its worker.
+nothing overtakes an earlier write of its step, whether it runs or waits. Calls that need a person are
+put on cards, all of a step at once, and the run releases its worker.
 """
 
 import logging
@@ -61,7 +61,7 @@ log = logging.getLogger(__name__)
 def settle(state: RunState) -> Settled:
     """Take the open calls of the last step as far as they can go. Raises LeaseLost, or Configured as one begins."""
     rows = state.steps[-1]
-    # Each turn answers, holds or lets go of a call; a call takes a few turns at most.
+    # Each turn answers, holds or releases a call. A call takes a few turns at most.
     for _ in range(10 * len(rows.executions)):
         signal = points.stop_wanted(state, rows)
         if signal is not None:
@@ -95,7 +95,7 @@ def settle(state: RunState) -> Settled:
         elif first.state == State.EXECUTING:
             _recover(state, first)
         elif first.state == State.READY:
-            with suppress(executions.KeyTaken):  # looked at again, it is a replay
+            with suppress(executions.KeyTaken):  # on the next look, it is a replay
                 _run_allowed(state, first)
         elif first.state == State.PROPOSED:
             if waiting.hold(state, rows):
@@ -112,7 +112,7 @@ def settle(state: RunState) -> Settled:
 
 
 def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
-    """Run reads together and store their results at once. The same read twice is run once."""
+    """Run reads together and store their results at once. The same read, asked for twice, runs once."""
     changed = [read for read in reads if leading_reads.is_a_write_now(state, read)]
     if changed:
         leading_reads.refuse_changed(state, changed)
@@ -124,7 +124,7 @@ def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
             executions.finish(given_up)
         return
     distinct: dict[tuple[str, str], ToolExecution] = {}
-    for read in reads:  # in the model's order, in which a mocked run makes them one by one
+    for read in reads:  # in the model's order: a mocked run makes them one by one
         distinct.setdefault((read.name, read.arguments_digest), read)
     made = together({key: partial(_attempt_read, state, read) for key, read in distinct.items()})
     results = {key: tried for key, tried in made.items() if tried is not None}
@@ -146,13 +146,13 @@ def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
 
 
 def _outcome(state: RunState, execution: ToolExecution, tried: Tried, cost: Decimal) -> Outcome:
-    """What came of a call, as hooks leave it."""
+    """The outcome of a call, after hooks."""
     made, raw = points.after_tool_use(state, execution, tried.result)
     return Outcome(execution, made, tried.attempts, cost, raw, failures=tried.failures)
 
 
 def _attempt_read(state: RunState, execution: ToolExecution) -> Tried | None:
-    """What came of one read, which may be repeated: it changes nothing. None: told to end, this worker leaves it."""
+    """The outcome of one read, which may be repeated: it changes nothing. None: this worker must end and leaves it."""
     if draining.begun.is_set():
         return None
     tool = execution.tool
@@ -207,7 +207,7 @@ def _run_allowed(state: RunState, execution: ToolExecution) -> None:
         grant = grant_use.use(state.configuration, wanted, execution) if asks and not planned else None
         why = plan_use.use(planned_as(state.situation, tool, text, ruling), execution, snapshot) if planned else ""
         if asks and (why or not (planned or grant)):
-            executions.set_aside(execution, why or "The grant that was to allow it does not, or no more.")
+            executions.set_aside(execution, why or "The grant that would have allowed this call no longer applies.")
             return
         by = execution.allowed_by if planned and not why else grant_use.allowed_by(ruling, grant)
         if not subagents.begin(state, execution, text, key.digest, by, grant):
@@ -219,7 +219,7 @@ def _run_allowed(state: RunState, execution: ToolExecution) -> None:
 def _settle_waiting(
     state: RunState, rows: StepRows, execution: ToolExecution, approval: Approval | None
 ) -> Settled | None:
-    """Act on what people decided about the first open call, which waits. None: look at the step again."""
+    """Act on what people decided about the first open call, which is waiting. None: look at the step again."""
     assert approval is not None
     if approval.state == Approval.State.APPROVED:
         if approval.runs_at is not None and approval.runs_at <= runs.clock(state.run):
@@ -234,7 +234,7 @@ def _settle_waiting(
         if approval.runs_at is None or approval.runs_at <= runs.clock(state.run):
             return waiting.tell(state, execution, approval)
     elif approval.state in Approval.UNDECIDED and any(call.state == State.PROPOSED for call in rows.open):
-        # A later call of the step asks anew; its card need not wait for what stands before it.
+        # A later call of the step asks again; its card need not wait for the calls before it.
         return Settled(parked=True) if waiting.hold(state, rows) else None
     elif approval.state not in Approval.UNDECIDED:
         with ledger.transaction():
@@ -245,7 +245,7 @@ def _settle_waiting(
 
 
 def _run_approved(state: RunState, execution: ToolExecution, approval: Approval) -> None:
-    """Use an approval for its one execution, after looking at everything again that it rests on."""
+    """Use an approval for its one execution, after checking again everything that it depends on."""
     tool = execution.tool
     assert tool is not None
     text = approval.final_arguments_text
@@ -259,7 +259,7 @@ def _run_approved(state: RunState, execution: ToolExecution, approval: Approval)
         if standstill.stopping(state, execution) is not None:
             return  # the approval stands; the run waits for the switch
         if waiting.approval_of(execution).version != approval.version:
-            return  # undone, or decided otherwise, before the run was locked: nothing of it has become stale
+            return  # undone, or decided differently, before the run was locked: nothing is stale
         tool = state.configuration.tools.get(tool.name, tool)
         key = recheck.key_of(execution, tool, text)
         done = key.taken_by
@@ -297,7 +297,7 @@ def _run_approved(state: RunState, execution: ToolExecution, approval: Approval)
 
 
 def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
-    """Call the tool of a write, or of a read that people approved, that is marked as running; store what came of it."""
+    """Call the tool of a write, or of an approved read, that is marked as running, and store the outcome."""
     attempt = execution.attempts
     tried = attempts.until_answered(
         state.cancellation,
@@ -306,7 +306,7 @@ def _run_begun(state: RunState, execution: ToolExecution, tool: Tool) -> None:
         partial(attempts.may_be_tried_again, with_key=tool.honours_key),
         partial(attempts.stops, state.run, tool),
     )
-    last = tried.result  # what the tool itself said, by which its breaker goes
+    last = tried.result  # what the tool itself said: its breaker counts this
     if execution.consequential:
         tried = attempts.with_earlier(tried, begun_before=attempt > 1)
     execution.attempts = tried.attempts
@@ -335,24 +335,24 @@ def _store(outcome: Outcome) -> None:
         executions.note_failures(outcome.execution, outcome.failures)
         executions.take_notes(outcome)
         if not executions.lose(outcome.execution, outcome.cost):
-            raise executions.Overtaken("a call that nobody knows about has an answer already")
+            raise executions.Overtaken("a call of unknown outcome already has an answer")
     else:
         executions.finish([outcome])
 
 
 def _recover(state: RunState, execution: ToolExecution) -> None:
-    """A worker died in the middle of this write. With a key it is repeated; else a person finds out."""
+    """Recover a write whose worker died in the middle. With a key it is repeated; otherwise a person finds out."""
     with ledger.transaction():
         run = state.locked()
         execution.refresh_from_db()
-        if execution.state != State.EXECUTING or run.is_told_to_stop:  # it answered, late, or nobody wants it any more
+        if execution.state != State.EXECUTING or run.is_told_to_stop:  # a late answer came, or nobody wants it any more
             return
         state.refresh_configuration(always=True)
         if standstill.stopping(state, execution) is not None:
             return
-        tool = execution.tool  # read anew with its call
+        tool = execution.tool  # read again with its call
         assert tool is not None
-        # Since an attempt last ended: a person may have wanted it tried again after that.
+        # Count attempts since one last ended: a person may have wanted it tried again after that.
         here = execution.attempts - max((failure["attempt"] for failure in execution.failures), default=0)
         is_over = not attempts.may_be_repeated(execution, tool) or here > tool.max_attempts or not tool.enabled
         if is_over or other_code.refused(execution, tool) is not None:
@@ -368,7 +368,7 @@ def _recover(state: RunState, execution: ToolExecution) -> None:
 
 
 def _call(state: RunState, execution: ToolExecution, tool: Tool, text: str, attempt: int) -> ToolResult:
-    """One attempt at a tool, in its time. Every way it can end becomes a result. A mocked run reaches no tool."""
+    """One attempt at a tool, within its time. Every way it can end becomes a result. A mocked run reaches no tool."""
     implementation = state.stand_in(execution, text, attempt) or implementation_of(tool)
     if implementation is None:
         return ToolResult(
@@ -380,7 +380,7 @@ def _call(state: RunState, execution: ToolExecution, tool: Tool, text: str, atte
             result = within(tool.timeout_seconds, implementation.run, parse(text), context)
             result = checked(result, tool.output_schema, acted=tool.consequential)
         except DeadlineExceeded:
-            cancelled.set()  # it is left behind; it may learn so
+            cancelled.set()  # the call is left behind, but can find out
             result = attempts.timed_out(tool)
         except Cancelled:
             result = attempts.stopped(tool)
@@ -388,7 +388,7 @@ def _call(state: RunState, execution: ToolExecution, tool: Tool, text: str, atte
             result = attempts.limited(reached)
         except StopRun as stop:
             result = points.stopping(ToolResult(message=str(stop), trust="trusted_system"), stop, f"tool:{tool.name}")
-        except Exception as error:  # a tool's own code may fail in any way
+        except Exception as error:  # a tool's code may fail in any way
             if not isinstance(error, ToolError | OutcomeUnknown):
                 log.warning("%s broke: %s\n%s", tool.name, type(error).__name__, _where(error))
             result = attempts.failed(tool, error)
@@ -396,5 +396,5 @@ def _call(state: RunState, execution: ToolExecution, tool: Tool, text: str, atte
 
 
 def _where(error: Exception) -> str:
-    """The lines of code in which something broke, without what it says: that can be about people."""
+    """The lines of code where something broke, without the message, which can be about people."""
     return "".join(traceback.format_tb(error.__traceback__)).rstrip()

@@ -1,4 +1,4 @@
-"""Helping somebody who has lost what they sign in with: an administrator takes their factors away."""
+"""Helps a person who has lost what they sign in with: an administrator removes their factors."""
 
 from allauth.mfa.models import Authenticator
 from allauth.usersessions.models import UserSession
@@ -11,8 +11,8 @@ from approvals import ledger
 def forget(user: User, actor: str) -> int:
     """Remove a person's passkeys, authenticator app and recovery codes, and end their sessions. Returns how many.
 
-    From then on their password alone, or their provider, lets them in: who asked for it is for the administrator
-    to know. Whoever had been signed in as them is not any more.
+    From then on only their password or their provider lets them in; the administrator must know who asked for this.
+    Anybody who was signed in as them is signed out.
     """
     with ledger.transaction():
         kinds = sorted(Authenticator.objects.filter(user=user).values_list("type", flat=True))

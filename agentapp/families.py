@@ -1,4 +1,4 @@
-"""How many runs may come of one: what agents ask agents is bounded in all, however wide and deep they ask."""
+"""How many runs one run may lead to: agents asking agents are limited in total, however wide and deep they ask."""
 
 from collections.abc import Sequence
 
@@ -10,10 +10,10 @@ from agentapp.models import Run, Tool
 
 
 def lock(run: Run) -> None:
-    """Lock the run that all of its family come from, before a call that asks an agent begins.
+    """Lock the root run of the family before a call that asks an agent begins.
 
     The caller is inside a transaction and locks the run's own row afterwards: rows of several runs are locked from the
-    root down. So no two of a family count at the same time, and the limit is never passed.
+    root down. So no two runs of a family count at the same time, and the limit is never exceeded.
     """
     if run.parent_id is not None:
         root = Run.objects.filter(pk=lineage.root_of(run)).order_by()
@@ -21,9 +21,9 @@ def lock(run: Run) -> None:
 
 
 def full(run: Run, tool: Tool, before: Sequence[Proposal] = ()) -> str:
-    """Why no further agent can be asked by a run or its family, as the model is told; or an empty text.
+    """Why a run or its family can ask no further agent, as the model is told; or an empty text.
 
-    `before` stands in the same reply. No query for a tool that asks no agent.
+    `before`: the earlier calls of the same reply. No query for a tool that asks no agent.
     """
     if not agent_tools.asks_agent(tool):
         return ""
@@ -32,6 +32,6 @@ def full(run: Run, tool: Tool, before: Sequence[Proposal] = ()) -> str:
     if lineage.size_of_family(lineage.root_of(run), most) + beside < most:
         return ""
     return (
-        f"Agents have been asked often enough: one run and all that come of it are {most} runs at most. No further "
-        "agent can be asked; do it yourself or answer with what you have."
+        f"Agents have been asked often enough: one run and all that come of it may be at most {most} runs. No further "
+        "agent can be asked. Do it yourself, or answer with what you have."
     )

@@ -1,7 +1,7 @@
 """The first administrator of an empty installation. The only writer of SetupToken.
 
-Whoever starts the server gets a token that makes one administrator, once. The row of the token is the lock: of
-two who use it together one finds it gone.
+The person who starts the server gets a token that makes one administrator, once. The token's row is the lock: if two
+people use it together, one finds it gone.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ def is_needed() -> bool:
 
 
 def issue_token() -> str:
-    """Make a token, and every earlier one worthless. It is shown to whoever runs the server, and stored nowhere."""
+    """Make a token, which invalidates every earlier one. Shown to the person who runs the server, stored nowhere."""
     token = secrets.token_urlsafe(32)
     SetupToken.objects.update_or_create(
         pk=SetupToken.ONLY, defaults={"digest": _digest(token), "expires_at": Now() + VALID_FOR}
@@ -38,7 +38,7 @@ def is_valid(token: str) -> bool:
 
 
 def make(token: str, user: User, password: str) -> User:
-    """Use the token up and store its bearer as an administrator. Raises Refused for all but the first."""
+    """Use the token up and store its bearer as an administrator. Raises Refused for everybody but the first."""
     with ledger.transaction():
         used, _ = SetupToken.objects.filter(digest=_digest(token), expires_at__gt=Now()).delete()
         if not used or not is_needed():

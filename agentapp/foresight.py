@@ -1,4 +1,4 @@
-"""After a call: what its dry run had foreseen is held against what came of it, and kept with the call."""
+"""Compares, after a call, what its dry run predicted with the outcome, and keeps the comparison with the call."""
 
 from agentapp import executions, previews
 from agentapp.messages import ToolResult
@@ -9,7 +9,7 @@ from approvals.models import Approval
 
 
 def hold_against(state: RunState, execution: ToolExecution, tool: Tool, given: ToolResult) -> None:
-    """Compare, once the result is stored: a worker that dies here leaves a call without a comparison, and no doubt.
+    """Compare once the result is stored: a worker that dies here leaves a call without comparison, not in doubt.
 
     Costs nothing for a tool without a dry run. Raises LeaseLost.
     """

@@ -1,7 +1,8 @@
-"""Forking a run that has ended: a new run goes on from one of its steps with something changed.
+"""Forks a run that has ended: a new run goes on from one of its steps with something changed.
 
-What it did before counts as done: the model is told of it, and nothing of it runs again. What it did later stays done,
-too: the same act proposed again is answered from the record. A fork says nothing in a conversation.
+What the run did before that step counts as done: the model is told about it, and none of it runs again. What it did
+later stays done too: the same act, if proposed again, is answered from the record. A fork says nothing in a
+conversation.
 """
 
 import uuid
@@ -28,7 +29,7 @@ from approvals import supposing
 from approvals.digest import MalformedJSON, canonical, parse, storable_json
 from approvals.masking import STILL_MASKED, with_masks
 
-# What decides what a model says: of the run that is forked. All else is as the agent is configured today.
+# What decides what a model says comes from the forked run. Everything else is as the agent is configured today.
 _SAID = (
     "instructions", "driver", "driver_settings", "model", "model_settings", "parallel_tool_calls", "tool_choice",
     "reset_tool_choice", "message_compiler", "compiler_settings", "guidance",
@@ -37,9 +38,9 @@ _SAID = (
 
 @dataclass(frozen=True)
 class Fork:
-    """From where a run is forked, and what is changed. None: it stays as it was.
+    """Where a run is forked, and what is changed. None: it stays as it was.
 
-    With a `call` of the step, that one is proposed anew with these arguments, and those before it count as done.
+    With a `call` of the step, that call is proposed again with these arguments, and those before it count as done.
     """
 
     step: int = 1
@@ -50,24 +51,25 @@ class Fork:
     model: str | None = None
     model_settings: dict[str, Any] | None = None
     sandbox: bool = False
-    """Nothing may happen: what the run gave and what people said then answers, and nobody is asked."""
+    """Nothing may happen: the run's recorded results and people's decisions answer, and nobody is asked."""
     without_rules: Sequence[str] = ()
-    """In a sandbox: rules by name, as if they were not in force."""
+    """In a sandbox: names of rules to treat as not in force."""
     with_drafts: Sequence[str] = ()
-    """In a sandbox: rules by name whose drafts are as if in force."""
+    """In a sandbox: names of rules whose drafts to treat as in force."""
 
 
 def fork_run(run_id: uuid.UUID, fork: Fork, user: User, request_key: str = "", token: ApiToken | None = None) -> Run:
-    """Start a fork as whoever asks. Once for each key."""
+    """Start a fork in the name of the person who asks. Once for each key."""
     if not auth.may_start(user):
         raise Refused("forbidden", "Forking a run needs the right to start runs.")
     found = forkable(run_id, user)
     if found.is_mocked and not fork.sandbox:
-        raise Refused("invalid", "Nothing that this run did has happened: it is forked in a sandbox alone.", "sandbox")
+        said = "Nothing that this run did has happened, so it can only be forked in a sandbox."
+        raise Refused("invalid", said, "sandbox")
     if not 1 <= fork.step <= steps_to_begin_with(found):
-        raise Refused("invalid", f"The run cannot be forked from a step {fork.step}.", "step")
+        raise Refused("invalid", f"The run cannot be forked from step {fork.step}.", "step")
     if fork.arguments is not None and fork.call is None:
-        raise Refused("invalid", "Say of which call of the step these are the arguments.", "call")
+        raise Refused("invalid", "Say which call of the step these arguments belong to.", "call")
     changed = _changed(found, fork)
     snapshot = snapshot_from(found) | {
         name: value for name, value in _given(fork).items() if name in changed and name != "input"
@@ -104,18 +106,18 @@ def fork_run(run_id: uuid.UUID, fork: Fork, user: User, request_key: str = "", t
 
 
 def forkable(run_id: uuid.UUID, user: User) -> Run:
-    """A run that this person may fork, with what it was told before it. Raises Refused."""
+    """A run that this person may fork, with what was said before it. Raises Refused."""
     found = ended_run(run_id, user)
     conversation = found.conversation or found.asked_in
     if conversation is not None and not auth.may_join(user, conversation):
-        raise Refused("forbidden", "What was said before this run is somebody else's conversation.")
+        raise Refused("forbidden", "What was said before this run belongs to somebody else's conversation.")
     if any(run.erased_at is not None for run in line_of(found)):
-        raise Refused("invalid", "What this run went on from is erased.")
+        raise Refused("invalid", "A run that this one went on from has been erased.")
     return found
 
 
 def snapshot_from(found: Run) -> dict[str, Any]:
-    """What the model was told then, under the limits of today: of its tools those that the agent still has."""
+    """What the model was told then, under today's limits: only those of its tools that the agent still has."""
     then, today = found.agent_snapshot, snapshot_of(found.agent)
     said = {name: then[name] for name in _SAID if name in then}
     kept = {name: value for name, value in today.items() if name not in _SAID}
@@ -126,21 +128,21 @@ def snapshot_from(found: Run) -> dict[str, Any]:
 
 
 def proposal_of(found: Run, step: int, call: int) -> ToolExecution:
-    """A call that can be proposed anew with other arguments. Raises Refused."""
+    """A call that can be proposed again with other arguments. Raises Refused."""
     execution = (
         found.executions.filter(step__number=step, index=call).select_related("tool__source", "step", "run").first()
     )
     if execution is None:
         raise Refused("invalid", f"Step {step} has no call {call}.", "call")
     if execution.tool is None or execution.step.error:
-        raise Refused("invalid", "This call names no tool, so there is nothing to fill in.", "call")
+        raise Refused("invalid", "This call names no tool, so it has no arguments to fill in.", "call")
     return execution
 
 
 def _rules(fork: Fork, user: User) -> dict[str, Any]:
     """Other rules than those in force. Raises Refused: a real run has none."""
     if not fork.sandbox:
-        said = "A real run obeys the rules in force. Others can be tried in a sandbox alone."
+        said = "A real run obeys the rules in force. Other rules can only be tried in a sandbox."
         raise Refused("invalid", said, "sandbox")
     if not auth.may_suppose_rules(user):
         raise Refused("forbidden", "Trying other rules needs the right to view rules.")
@@ -151,7 +153,7 @@ def _rules(fork: Fork, user: User) -> dict[str, Any]:
 
 
 def _script(found: Run) -> list[dict[str, Any]] | None:
-    """What stands for a model's replies in a scripted run. A replay has none of its own, nor asks any model."""
+    """What stands in for a model's replies in a scripted run. A replay has no script of its own and asks no model."""
     while found.branch == Run.Branch.REPLAY and found.retry_of is not None:
         found = found.retry_of
     return found.script
@@ -163,7 +165,7 @@ def _given(fork: Fork) -> dict[str, Any]:
 
 
 def _changed(found: Run, fork: Fork) -> dict[str, str]:
-    """What differs from the run that is forked, as texts. Raises Refused."""
+    """What differs from the forked run, as texts. Raises Refused."""
     was = {"input": found.input, **found.agent_snapshot}
     changed = {name: value for name, value in _given(fork).items() if value != was.get(name)}
     if len(changed.get("instructions", "")) > MAX_INPUT_CHARS:
@@ -179,12 +181,12 @@ def _check_model(name: str) -> None:
     try:
         access(name)
     except ModelError as error:
-        if error.code == "unknown_model":  # keys are for the worker to have
+        if error.code == "unknown_model":  # only the worker needs the keys
             raise Refused("invalid", str(error), "model") from error
 
 
 def _opening(found: Run, fork: Fork, snapshot: dict[str, Any]) -> dict[str, Any]:
-    """The call that the fork begins with. Raises Refused where it could not be proposed today."""
+    """The call that the fork begins with. Raises Refused if it could not be proposed today."""
     assert fork.call is not None
     execution = proposal_of(found, fork.step, fork.call)
     tool = execution.tool
@@ -193,7 +195,7 @@ def _opening(found: Run, fork: Fork, snapshot: dict[str, Any]) -> dict[str, Any]
     arguments = read_arguments(execution) if fork.arguments is None else fork.arguments
     offered = tool.name in snapshot["tools"] or agent_tools.asks_agent(tool)
     if not offered or not tool.is_in_use:
-        raise Refused("invalid", f"{tool.name} cannot be called by this agent any more.", "call")
+        raise Refused("invalid", f"This agent can no longer call {tool.name}.", "call")
     if with_masks(arguments):
         raise Refused("invalid_arguments", STILL_MASKED, "args")
     try:
@@ -213,7 +215,7 @@ def _opening(found: Run, fork: Fork, snapshot: dict[str, Any]) -> dict[str, Any]
 
 
 def read_arguments(execution: ToolExecution) -> dict[str, Any]:
-    """The arguments of a call as they were proposed, without the secret ones: those are asked for anew."""
+    """The arguments of a call as proposed, without the secret ones, which must be given again."""
     try:
         arguments = parse(execution.arguments_text or "{}")
     except MalformedJSON:

@@ -1,4 +1,4 @@
-"""Where a person would be asked about a call: the grants that may answer instead, and the use of one."""
+"""When a person would be asked about a call: the grants that may answer instead, and the use of one."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -20,7 +20,7 @@ def wanted(
     outside: Callable[[], Collection[str]] = tuple,
     weighed: Callable[[], str] | None = None,
 ) -> Wanted:
-    """A call as grants see it. Nobody's grant allows the calls of a run they have started or taken over."""
+    """A call as grants see it. A person's grant never allows calls of a run they started or took over."""
     starter = () if run.starter_id is None else (run.starter_id,)
     return Wanted(
         tool=tool.name,
@@ -36,14 +36,14 @@ def wanted(
 
 
 def find(configuration: Configuration, wanted: Wanted) -> list[Grant]:
-    """The grants that allow a call as far as can be seen. Nothing is read for a call that no grant may answer for."""
+    """The grants that seem to allow a call. Nothing is read for a call that no grant may cover."""
     if not granted.may_be_granted(wanted.ruling, wanted.effect_class):
         return []
     return [grant for grant in configuration.grants if granted.covers(grant, wanted)]
 
 
 def use(configuration: Configuration, wanted: Wanted, execution: ToolExecution) -> Grant | None:
-    """Count a call under the first grant that allows it now. None: a person is asked."""
+    """Count a call against the first grant that allows it now. None: a person is asked."""
     for grant in find(configuration, wanted):
         if grants.use(grant, wanted, execution.run_id, execution.pk):
             return grant
@@ -51,7 +51,7 @@ def use(configuration: Configuration, wanted: Wanted, execution: ToolExecution) 
 
 
 def counter_of(execution: ToolExecution, limits: Mapping[str, int]) -> Counter:
-    """What the tool of a call counts with: within its own limits, and those of the grant it runs under."""
+    """The counter for the tool of a call: within its own limits, and those of the grant it runs under."""
     grant_id = execution.grant_id
     if grant_id is None:
         return Counter(limits)
@@ -59,7 +59,7 @@ def counter_of(execution: ToolExecution, limits: Mapping[str, int]) -> Counter:
 
 
 def allowed_by(ruling: Ruling, grant: Grant | None = None) -> str:
-    """What lets a call run without a person, as its row says it."""
+    """What lets a call run without a person, as its row names it."""
     if grant is not None:
         return f"grant:{grant.reference}"
     return f"rule:{ruling.rule}" if ruling.rule else "read"

@@ -1,4 +1,4 @@
-"""Allowing calls like one that was asked about for a while, and taking that back: by people, never by a program."""
+"""Lets people, never programs, allow calls like a requested one for a while, and revoke that."""
 
 import uuid
 from collections.abc import Mapping
@@ -24,14 +24,14 @@ from approvals.grants import Terms
 from approvals.models import Approval, Grant, GrantLimit
 from approvals.standing import Refusal
 
-# What a preview looks at: the days people remember, and no more calls than are quickly read.
+# What a preview covers: the days people remember, and no more calls than can be read quickly.
 LOOKS_BACK = timedelta(days=30)
 MAX_LOOKED_AT = 500
 
 
 @dataclass(frozen=True)
 class NewGrant:
-    """What a person allows, as it came in. Texts are as they were typed."""
+    """What a person allows, as it came in. Texts are as typed."""
 
     rules: Mapping[str, str]
     """For each argument: is, at_most or any."""
@@ -45,17 +45,17 @@ class NewGrant:
 
 @dataclass(frozen=True)
 class Asked:
-    """A request with the tool and the run it is about, as they are now."""
+    """A request with its tool and run, as they are now."""
 
     approval: Approval
     tool: Tool | None
     run: Run | None
-    """Read with the database's clock, by which rules go."""
+    """Read with the database's clock, which rules use."""
     call: ToolExecution | None = None
 
     @classmethod
     def read(cls, approval: Approval, call: ToolExecution | None = None) -> "Asked":
-        """`call`: with its tool, where it was read with the request."""
+        """`call`: with its tool, if it was read with the request."""
         if call is not None:
             tool = call.tool
         else:
@@ -65,27 +65,27 @@ class Asked:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The call as it was decided, or as it waits."""
+        """The arguments as decided, or as they wait."""
         found = parse(self.approval.final_arguments_text or self.approval.arguments_text)
         return found if isinstance(found, dict) else {}
 
     @property
     def counted(self) -> list[str]:
-        """What its tool counts while it works, and can be limited in."""
+        """What its tool counts while it works, and so can be limited."""
         implementation = implementation_of(self.tool) if self.tool is not None else None
         return sorted(implementation.limits) if implementation is not None else []
 
 
 @dataclass(frozen=True)
 class Covered:
-    """How many of the calls of the last month the constraints fit, of how many that were looked at."""
+    """How many of last month's calls the constraints fit, of how many that were checked."""
 
     number: int
     of: int
 
 
 def hidden_of(grant: Grant, tool: Tool | None) -> list[str]:
-    """The arguments whose bounds are masked for whoever is answered. The grant comes with its request."""
+    """The arguments whose bounds are masked for this reader. The grant comes with its request."""
     secret, personal = (tool.secret_fields, tool.pii_fields) if tool is not None else ([], [])
     return lens.hidden([*grant.approval.secret_fields, *secret], [*grant.approval.pii_fields, *personal])
 
@@ -96,7 +96,7 @@ def why_not(asked: Asked, user: User) -> Refusal | None:
 
 
 def terms_of(asked: Asked, new: NewGrant) -> Terms:
-    """What was typed, as far as it can be read. Raises Refused with the field at fault."""
+    """What was typed, as terms. Raises Refused with the field at fault."""
     arguments = asked.arguments
     constraints = []
     for name, value in arguments.items():
@@ -119,9 +119,9 @@ def terms_of(asked: Asked, new: NewGrant) -> Terms:
 
 
 def covered(asked: Asked, terms: Terms, user: User) -> Covered:
-    """How much the constraints would have covered, of the runs this person may see.
+    """How many calls the constraints would have covered, in the runs this person may see.
 
-    Raises Refused for constraints that no grant could have: what is a secret is not to be found by trying.
+    Raises Refused for constraints that no grant could have: nobody should find a secret by trying values.
     """
     if wrong := grants.wrong_constraint(asked.approval, terms):
         raise Refused("invalid", wrong.message, wrong.code)
@@ -138,12 +138,12 @@ def covered(asked: Asked, terms: Terms, user: User) -> Covered:
 
 
 def make_grant(approval_id: uuid.UUID, new: NewGrant, user: User) -> Grant:
-    """Allow calls like one that was asked about, for a while. The request itself is decided as ever."""
+    """Allow calls like a requested one, for a while. The request itself is decided as usual."""
     approval = Approval.objects.filter(pk=approval_id).first()
     if approval is None:
         raise Refused("not_found", "There is no such request.")
     with ledger.transaction():
-        runs.lock(approval.run_id)  # a decision about the request waits, or is seen
+        runs.lock(approval.run_id)  # a decision about the request waits for this, or is seen here
         approval.refresh_from_db()
         asked = Asked.read(approval)
         if refusal := why_not(asked, user):
@@ -159,7 +159,7 @@ def make_grant(approval_id: uuid.UUID, new: NewGrant, user: User) -> Grant:
 
 
 def revoke_grant(grant_id: uuid.UUID, why: str, user: User) -> Grant:
-    """Take a grant back at once. A call that has begun ends as it will."""
+    """Revoke a grant at once. A call that has begun is not affected."""
     grant = Grant.objects.select_related("approval").filter(pk=grant_id).first()
     if grant is None:
         raise Refused("not_found", "There is no such grant.")
@@ -171,24 +171,24 @@ def revoke_grant(grant_id: uuid.UUID, why: str, user: User) -> Grant:
         runs.lock(grant.approval.run_id)
         done = grants.revoke(grant_id, user, why.strip())
     if not done:
-        raise Refused("already_revoked", "Somebody has revoked this grant already.")
+        raise Refused("already_revoked", "This grant has already been revoked.")
     grant.refresh_from_db()
     return grant
 
 
 def _not_by_rules(asked: Asked) -> Refusal | None:
-    """What stands against it by the rules, the tool and its contract as they are now."""
+    """Why it is not allowed by the rules, the tool and its contract as they are now."""
     approval, tool, run = asked.approval, asked.tool, asked.run
     if tool is None or (tool.version, tool.effect_class) != (approval.tool_version, approval.effect_class):
-        return Refusal("not_grantable", "The tool has changed since this was asked, so it is asked anew.")
+        return Refusal("not_grantable", "The tool has changed since this was asked, so people are asked again.")
     if run is None:
-        return Refusal("not_grantable", "There is no such run any more.")
-    # The call itself is none of the others that rules count, and its values came from where people saw they did.
+        return Refusal("not_grantable", "The run no longer exists.")
+    # Rules that count other calls must not count this one, and its values came from where people saw they did.
     situation = Situation(run, read_rules(run), {}, ())
     ruling = ruling_for(situation, tool, asked.arguments, again=asked.call, origins=lambda: approval.provenance)
     if granted.may_be_granted(ruling, tool.effect_class):
         return None
-    return Refusal("not_grantable", f"The rules want a person each time: {ruling.reason}")
+    return Refusal("not_grantable", f"The rules require a person each time: {ruling.reason}")
 
 
 def _read(text: str, tool: Tool | None) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""Rows → what a driver that follows guidelines is told beside the messages. Reads only."""
+"""Rows → what a driver that follows guidelines is told in addition to the messages. Reads only."""
 
 from dataclasses import replace
 
@@ -12,15 +12,15 @@ from agentapp.transcript import taken_back
 from approvals.digest import MalformedJSON, parse
 
 TRANSIENT = "transient_guidelines"
-"""What a result brings along in its control, which only a tool's own code can set."""
-# Nobody said no to these calls, and they may be proposed again as they are.
+"""The key in a result's control for guidelines it brings along. Only a tool's own code can set it."""
+# Nobody said no to these calls, so they may be proposed again unchanged.
 _NOT_RUN = {Reason.CANCELLED, Reason.APPROVAL_EXPIRED, Reason.CIRCUIT_OPEN, Reason.ACTION_CHANGED}
 
 
 def known_to(state: RunState, disclosed: dict[str, Tool]) -> Known:
     """Three queries, and none for the first step; four more for an agent with context variables.
 
-    One more where a call was refused since it had been done before.
+    One more if a call was refused because it had been done before.
     """
     run = state.run
     begun = run.step_count > 0
@@ -42,14 +42,16 @@ def known_to(state: RunState, disclosed: dict[str, Tool]) -> Known:
         conversation_id=str(run.conversation_id or ""),
         route=run.route,
         stale=tuple(context_variables.stale(run)) if has_variables else (),
-        # What this run has read itself stands among its messages.
+        # What this run has read itself is among its messages.
         variables=tuple((name, answer(row).text) for name, row in found.items() if row.run_id != run.pk),
         readings=readings,
     )
 
 
 def _own(state: RunState) -> list[Done]:
-    """The calls of the run itself. One that was taken back since is none that was done; made again it is the same."""
+    """The calls of the run itself. One that was taken back since does not count as done, but it still counts as
+    made: the same call is not made again.
+    """
     made = [(execution, rows.step.number) for rows in state.steps for execution in rows.executions]
     undone = taken_back({each.pk for each, _ in made if each.consequential and each.took_effect})
     return [
@@ -59,13 +61,13 @@ def _own(state: RunState) -> list[Done]:
 
 
 def _done_before(state: RunState) -> frozenset[str]:
-    """The tools, as the model calls them, whose acts it was told of as done before, and which still are."""
+    """The tools, as the model calls them, whose acts it was told were already done, and still are."""
     told = [call for steps in state.earlier.steps.values() for rows in steps for call in rows.executions]
     own = [call for rows in state.history for call in rows.executions]
     acts = [(call, call) for call in told] + [(call, call.replay_of) for call in (*told, *own)]
     took = [(call, act) for call, act in acts if act is not None and act.consequential and act.took_effect]
     done = [(call, act) for call, act in took if not act.taken_back]
-    # What became of those the model was told of was looked at when they were read.
+    # Whether the acts the model was told about were undone was checked when they were read.
     undone = taken_back({act.pk for call, act in done if act is not call})
     return frozenset(as_proposed(call).name for call, act in done if act.pk not in undone)
 

@@ -1,6 +1,6 @@
-"""The only writer of GuidelineMatch, ToolEvaluation and ToolInsight: what a step looked at, stored with the step.
+"""The only writer of GuidelineMatch, ToolEvaluation and ToolInsight: what a step considered, stored with the step.
 
-What a model said or a result brought along is cut to what a column holds.
+What a model said or a result brought along is cut to the length of its column.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ MAX_NAME_CHARS = 200
 
 
 def record(run: Run, step: Step, guidance: Guidance) -> dict[str, ToolEvaluation]:
-    """Store what a step looked at. By call the evaluation it came of. Inside the step's transaction."""
+    """Store what a step considered. Returns, by call, the evaluation that led to it. Inside the step's transaction."""
     GuidelineMatch.objects.bulk_create(_match(run, step, index, match) for index, match in enumerate(guidance.matches))
     rows = [_evaluation(run, step, index, each, guidance.asked) for index, each in enumerate(guidance.evaluations)]
     ToolEvaluation.objects.bulk_create(rows)
@@ -28,7 +28,7 @@ def record(run: Run, step: Step, guidance: Guidance) -> dict[str, ToolEvaluation
 
 
 def matches_of(run: Run) -> list[Matched]:
-    """What the run's steps have said of guidelines, the first first. One query."""
+    """What the run's steps have said about guidelines, earliest first. One query."""
     found = GuidelineMatch.objects.filter(run=run).select_related("step").order_by("step__number", "index")
     return [
         Matched(
@@ -47,7 +47,7 @@ def matches_of(run: Run) -> list[Matched]:
 
 
 def evaluations_of(run: Run) -> list[Evaluated]:
-    """What the run's steps have made of tools, the first first. Two queries."""
+    """How the run's steps have evaluated tools, earliest first. Two queries."""
     found = ToolEvaluation.objects.filter(run=run).select_related("step").prefetch_related("insights")
     return [
         Evaluated(
@@ -132,7 +132,7 @@ def _read(tool: str, row: ToolInsight) -> Insight:
 
 
 def erase(run: Run) -> None:
-    """Take away why guidelines and tools were weighed as they were, in the models' words, and what tools brought."""
+    """Erase the models' words on why guidelines and tools were judged as they were, and what tools brought along."""
     GuidelineMatch.objects.filter(step__run=run).update(rationale="")
     GuidelineMatch.objects.filter(step__run=run, origin="transient").update(snapshot={})
     ToolEvaluation.objects.filter(step__run=run).update(rationale="")

@@ -1,6 +1,6 @@
-"""What is wrong with the installation now, and what that means for those who wait. Reads only.
+"""What is wrong with the installation now, and what that means for people who wait. Reads only.
 
-Nothing here stops or lets through anything: whatever is down, a request waits for people. This only says so.
+Nothing here stops or allows anything: whatever is down, a request waits for people. This only reports it.
 """
 
 import time
@@ -45,15 +45,15 @@ from approvals.proof import anchors, checkpoints, signing_key, verifying
 
 SWEEP = "sweep"
 
-# So long a look is good for all pages of a process; so long one is shown by pages that do not look themselves.
+# How long one look serves all pages of a process; how long pages that do not look themselves show it.
 LOOKED_AT_FOR_SECONDS = 5
 SHOWN_FOR_SECONDS = 90
 LATE = timedelta(seconds=60)
 STUCK = timedelta(minutes=10)
 RECENT = timedelta(hours=1)
-# No message is held back, and tried, for longer: for the longest quiet hours, or until mail comes together.
+# No message is held back and tried for longer than this: the longest quiet hours, or the wait for a digest mail.
 KEPT_BACK = timedelta(days=3)
-# The whole ledger is looked at each day.
+# The whole ledger is checked every day.
 UNLOOKED_LONG = 2 * verifying.EVERY
 CLOCKS_MAY_DIFFER = timedelta(seconds=5)
 BROKER_ANSWERS_WITHIN_SECONDS = 1.0
@@ -62,7 +62,7 @@ BROKER_NOTE_SECONDS = 10
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong. `details` name rows, for those who are signed in. `fatal`: nothing can be served."""
+    """One thing that is wrong. `details` name rows, for people who are signed in. `fatal`: nothing can be served."""
 
     code: str
     message: str
@@ -80,7 +80,7 @@ AWAY = Problem(
 
 
 def current() -> list[Problem]:
-    """What is wrong, looked at in the last seconds: one query and one question to the broker."""
+    """What is wrong, as of the last few seconds: one query and one request to the broker."""
     found: list[Problem] | None = caches["process"].get("health")
     if found is None:
         found = look()
@@ -104,12 +104,12 @@ def _of_broker() -> Iterator[Problem]:
         return
     timeout = BROKER_ANSWERS_WITHIN_SECONDS
     means = (
-        "Decisions are kept, and nothing is approved by itself. Workers are told nothing until it is back: then they "
-        "find every run that is due."
+        "Decisions are kept, and nothing is approved by itself. Workers are told nothing until it is back. Then "
+        "they find every run that is due."
     )
     try:
         with redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=timeout, socket_timeout=timeout) as asked:
-            # One that is full, or a replica, answers well to whoever only asks.
+            # A full broker, or a replica, still answers reads, so this writes.
             asked.set(f"{settings.CELERY_TASK_DEFAULT_QUEUE}:health", 1, ex=BROKER_NOTE_SECONDS)
     except redis.ResponseError as refused:
         yield Problem("broker", "The broker takes no messages: it is full, or refuses them.", means, str(refused))
@@ -130,19 +130,19 @@ def _of_database() -> Iterator[Problem]:
 
 
 def figures() -> dict[str, Any]:
-    """Everything that is looked at, in one query. The table it is asked of is never empty."""
+    """Everything that is checked, in one query. The table it starts from is never empty."""
     now, asked_at = Now(), time.monotonic()
     failing = Q(active=True, progress__failing_since__lte=now - STUCK) | Q(active=False) & ~Q(progress__problem="")
     notifications = Notification.objects.filter(
-        # A message whose reason is gone was rightly not sent.
+        # A message whose reason is gone was correctly not sent.
         Q(state=Notification.State.FAILED, sending_until__gte=now - RECENT, created_at__gte=now - KEPT_BACK)
         & ~Q(error__startswith="Not sent:")
-        # One for somebody in their quiet hours waits without an attempt.
+        # A message to a person in their quiet hours waits without an attempt.
         | Q(state=Notification.State.QUEUED, created_at__lte=now - STUCK) & (Q(attempts__gte=1) | Q(user__isnull=True))
     )
     broken = Breaker.objects.exclude(state=Breaker.State.CLOSED)
     verified = verifying.past().filter(state=Verification.State.DONE)
-    # Where none has ended yet, what counts is when the first was begun.
+    # If none has ended yet, the start of the first one counts.
     begun = Subquery(verifying.past().order_by("started_at").values("started_at")[:1])
     yet_to_come = Verification.objects.filter(started_at__gt=timezone.now() + checkpoints.CLOCKS_DIFFER)
     other_code = _of_other_code()
@@ -176,10 +176,10 @@ def _restored(row: dict[str, Any]) -> Problem | None:
         return None
     return Problem(
         "restored",
-        "The database was restored, copied or moved, or what was noted of it outside cannot be read: it may not know "
+        "The database was restored, copied or moved, or the note of it kept outside cannot be read: it may not know "
         "what was done last. Everything is held.",
-        "No run makes a call. Requests can be decided. Who may engage kill switches looks at what was under way, and "
-        "then releases the switch for everything on the page Controls.",
+        "No run makes a call. Requests can be decided. Somebody who may engage kill switches must check what was under "
+        "way, and then release the switch for everything on the page Controls.",
     )
 
 
@@ -189,22 +189,22 @@ def _late(row: dict[str, Any]) -> Problem | None:
     return Problem(
         "workers_late",
         f"A run has been due for {_long(row['now'] - row['due_since'])}, and no worker has taken it.",
-        "Decisions are kept, and nothing is approved by itself. What was approved runs when a worker is free; if its "
-        "time is over by then, it is asked again.",
+        "Decisions are kept, and nothing is approved by itself. What was approved runs when a worker is free. If "
+        "its time is over by then, it does not run, and its agent is told.",
     )
 
 
 def _unswept(row: dict[str, Any]) -> Problem | None:
     allowed = max(LATE, 4 * timedelta(seconds=settings.SWEEP_SECONDS))
-    # An installation that was never swept has had no worker yet: what is due says so.
+    # An installation that was never swept has had no worker yet: overdue runs show that.
     if row["swept_at"] is None or row["now"] - row["swept_at"] < allowed:
         return None
     return Problem(
         "not_swept",
         f"Nothing has looked after what is overdue for {_long(row['now'] - row['swept_at'])}: beat, the broker or "
         "every worker is down.",
-        "Requests wait and can be decided. Until it is back none expires, and what a lost message left is not found; "
-        "nothing is approved by itself.",
+        "Requests wait and can be decided. Until it is back, no request expires, and what a lost message left behind "
+        "is not found; nothing is approved by itself.",
     )
 
 
@@ -226,7 +226,7 @@ def _broken(row: dict[str, Any]) -> Problem | None:
     return Problem(
         "breaker_open",
         f"{_count(row['broken'], 'breaker is', 'breakers are')} open: what keeps failing is not called for now.",
-        "What is approved stays approved until its time is over; nothing is called in its place.",
+        "What is approved stays approved until its time is over. Nothing is called instead.",
         f"{row['first_broken']}{more}",
     )
 
@@ -239,9 +239,9 @@ def _unsynced(row: dict[str, Any]) -> Problem | None:
         "tools_not_synced",
         f"{_count(row['unsynced'], 'tool is', 'tools are')} of another version on record than in the code of this web "
         "server.",
-        "A process with this code calls none of them: runs that want to are left to processes that have the version on "
-        "record, and where there are none, the calls are refused or asked about again. Restart the processes of the "
-        "older release; where this is the release that is to run, run its manage.py sync_tools.",
+        "A process with this code calls none of them. Runs that need them are left to processes that have the version "
+        "on record. If there are none, the calls are refused or asked about again. Restart the processes of the "
+        "older release. If this is the release that should run, run its manage.py sync_tools.",
         f"{row['first_unsynced']}{more}",
     )
 
@@ -252,7 +252,7 @@ def _deaf(row: dict[str, Any]) -> Problem | None:
     return Problem(
         "webhooks_failing",
         f"{_count(row['deaf'], 'webhook endpoint takes', 'webhook endpoints take')} nothing.",
-        "Programs elsewhere are not told what happens. Requests wait all the same.",
+        "Programs elsewhere are not told what happens. Requests still wait for people.",
     )
 
 
@@ -263,7 +263,7 @@ def _clocks(row: dict[str, Any]) -> Problem | None:
     return Problem(
         "clock",
         f"The clock of this server is {_long(off)} off the database's.",
-        "Countdowns on pages are wrong by as much. What expires when is decided by the database's clock alone.",
+        "Countdowns on pages are wrong by as much. Only the database's clock decides what expires when.",
     )
 
 
@@ -272,8 +272,8 @@ def _read_only(row: dict[str, Any]) -> Problem | None:
         return None
     return Problem(
         "database_read_only",
-        "The database takes no changes.",
-        "Nothing can be decided, and nothing runs, until it does. What waits goes on waiting.",
+        "The database accepts no changes.",
+        "Nothing can be decided, and nothing runs, until it does. Whatever waits goes on waiting.",
     )
 
 
@@ -283,8 +283,8 @@ def _ledger_broken(row: dict[str, Any]) -> Problem | None:
     return Problem(
         "ledger_broken",
         "The ledger does not hold: somebody has changed what is on record, or the database has lost some of it.",
-        "What is approved and what runs is not decided by it, and goes on. Find out what happened before you rely on "
-        "the record; a backup may have what is gone.",
+        "Approvals and runs do not depend on this, and go on. Find out what happened before you rely on the record. A "
+        "backup may have what is missing.",
         verifying.named(row["ledger_broken"]),
     )
 
@@ -295,8 +295,8 @@ def _unlooked(row: dict[str, Any]) -> Problem | None:
     return Problem(
         "ledger_not_checked",
         f"No check of the whole ledger has ended for {_long(row['now'] - row['ledger_looked_at'])}.",
-        "What is approved and what runs is not decided by it, and goes on. Whether the record holds is not known: the "
-        "workers' logs say what keeps the check from ending.",
+        "Approvals and runs do not depend on this, and go on. Whether the record holds is not known. The workers' logs "
+        "say what keeps the check from ending.",
     )
 
 
@@ -306,8 +306,8 @@ def _ahead(row: dict[str, Any]) -> Problem | None:
     return Problem(
         "ledger_ahead",
         f"A check of the ledger says that it was begun on {row['ahead']:%Y-%m-%d}, which is yet to come.",
-        "A clock was wrong, or somebody has written to the database. It counts for nothing: the ledger is checked each "
-        "day all the same.",
+        "A clock was wrong, or somebody has written to the database. The check does not count: the ledger is still "
+        "checked every day.",
     )
 
 
@@ -317,8 +317,8 @@ def _unanchored(row: dict[str, Any]) -> Problem | None:
     return Problem(
         "ledger_not_anchored",
         "Checkpoints of the ledger cannot be noted outside of the database.",
-        "The ledger goes on and checkpoints are signed. Until they are noted outside, whoever may change the database "
-        "could take them away.",
+        "The ledger goes on and checkpoints are signed. Until they are noted outside, anybody who may change the "
+        "database could remove them.",
         row["unanchored"],
     )
 
@@ -330,7 +330,7 @@ def _unsigned(row: dict[str, Any]) -> Problem | None:
     return Problem(
         "ledger_not_signed",
         "The key that signs the ledger's checkpoints cannot be used here.",
-        "The ledger goes on, but nothing new of it is signed or noted outside. Give this process the key that it had.",
+        "The ledger goes on, but nothing new in it is signed or noted outside. Give this process the key that it had.",
         why,
     )
 
@@ -352,19 +352,19 @@ def _is_read_only() -> Any:
 
 
 def _of_other_code() -> QuerySet[Tool]:
-    """The tools that could be called and are, in the code of this process, of another version than on record."""
+    """The callable tools whose version in this process's code differs from the version on record."""
     try:
         versions = {tool.name: tool.version for tools in python_source.modules().values() for tool in tools}
-    except ImproperlyConfigured:  # nothing can be said of it here; checks say what is wrong
+    except ImproperlyConfigured:  # unknown here; the system checks say what is wrong
         versions = {}
-    # The name of a tool is part of what its version is the digest of.
+    # A tool's version is a digest that includes its name.
     there = Tool.objects.filter(enabled=True, missing_since=None, source__kind="python", source__enabled=True)
     return there.filter(name__in=[*versions, ""]).exclude(version__in=[*versions.values(), ""])
 
 
 def _due_since() -> Any:
-    """Since when the run that is due longest could have been taken. In a conversation it is nobody's turn before the
-    run ahead has ended.
+    """Since when the longest-due run could have been taken. In a conversation, a run is not due before the one ahead of
+    it has ended.
     """
     ahead = Run.objects.filter(conversation=OuterRef("conversation")).order_by().values("conversation")
     turn = Coalesce(Subquery(ahead.annotate(last=Max("finished_at")).values("last")), F("updated_at"))

@@ -1,7 +1,7 @@
-"""Calls of the past, put through the rules of today. Reads only, a slice at a time, and guesses nothing.
+"""Puts past calls through today's rules. Reads only, a slice at a time, and guesses nothing.
 
-Each call is judged as it ran, with its tool as it is set up now. What rules look at that is not kept of a call (other
-calls, the moment, where values came from) is tried both ways: a call whose verdict hangs on it counts as unknown.
+Each call is judged as it ran, with its tool as it is set up now. What rules read but calls do not keep (other calls,
+the time, where values came from) is tried both ways: a call whose verdict depends on it counts as unknown.
 """
 
 import uuid
@@ -22,7 +22,7 @@ from approvals.models import Decision, DecisionType, Risk, Rule, Verdict
 from approvals.policy import Call, Ruling
 from approvals.streaming import streamed
 
-# What one page looks at, and how many calls of it are shown.
+# How many calls one page examines, and how many of them it shows.
 SLICE = 500
 MAX_SHOWN = 100
 OF_A_TOOL = 200
@@ -32,7 +32,7 @@ _STRICTER = (str(Verdict.ALLOW), str(Verdict.ASK), str(Verdict.DENY))
 
 @dataclass(frozen=True)
 class Judged:
-    """One call: what was ruled then, and what the rules of today say. `now` is empty where it cannot be known."""
+    """One call: what was ruled then, and what today's rules say. `now` is empty if it cannot be known."""
 
     execution: uuid.UUID
     run: uuid.UUID
@@ -47,7 +47,7 @@ class Judged:
     now_rule: str = ""
     reason: str = ""
     then_people: int = 0
-    """How many people allowed it; of a call that ran without any of its own, how many the rules asked for."""
+    """How many people allowed it; for a call that nobody allowed itself, how many the rules asked for."""
     people: int = 0
     """How many people it would need, at least."""
     hangs: bool = False
@@ -62,7 +62,7 @@ class Judged:
 
 @dataclass(frozen=True)
 class Group:
-    """Calls of one tool that would be stopped by the same rule, and ran by the same one then; with how many people."""
+    """Calls of one tool that the same rule would now stop and the same one let run then, with the numbers of people."""
 
     tool: str
     then: str
@@ -76,7 +76,7 @@ class Group:
 
 @dataclass
 class Slice:
-    """What was found among some calls, the newest first."""
+    """What was found among some calls, newest first."""
 
     looked_at: int = 0
     unreadable: int = 0
@@ -96,7 +96,7 @@ class Slice:
 
 @dataclass
 class Through:
-    """What the rules of today make of a tool's latest calls: by rule and verdict, and what changed since then."""
+    """How today's rules judge a tool's latest calls: by rule and verdict, and what changed since then."""
 
     looked_at: int = 0
     unreadable: int = 0
@@ -107,18 +107,18 @@ class Through:
 
 
 def executed(user: Any) -> QuerySet[ToolExecution]:
-    """The calls that began, of the runs a person may see."""
+    """The calls that began, in the runs a person may see."""
     found = ToolExecution.objects.filter(started_at__isnull=False, mocked=False, ruling__has_key="verdict")
     return found if user.has_perm("agentapp.view_run") else found.filter(run__in=auth.visible_runs(user))
 
 
 def stopped_today(calls: QuerySet[ToolExecution], before: uuid.UUID | None = None, people: int = 0) -> Slice:
-    """Which of these calls the rules of today would have stopped: the newest, or those before one of them.
+    """Which of these calls today's rules would have stopped: the newest, or those before a given one.
 
-    `people`: of those only the ones that as many people, or more, would have to allow.
+    `people`: only those that at least this many people would have to allow.
     """
     found, today = Slice(), Today()
-    # Keys grow with time, so the latest come by the index of the key.
+    # Keys grow with time, so the index of the key finds the latest.
     older = calls.filter(pk__lt=before) if before else calls
     rows = list(older.order_by("-pk").annotate(by=_BY, got=_GOT).values(*_READ, "got")[: SLICE + 1])
     if len(rows) > SLICE:
@@ -142,7 +142,7 @@ def stopped_today(calls: QuerySet[ToolExecution], before: uuid.UUID | None = Non
 
 
 def through(tool: Tool) -> Through:
-    """A tool's latest calls by the rules of today, whatever became of them."""
+    """A tool's latest calls under today's rules, whatever became of them."""
     found, today = Through(), Today()
     calls = ToolExecution.objects.filter(tool=tool, mocked=False, ruling__has_key="verdict")
     latest = calls.order_by("-proposed_at").annotate(by=_BY).values(*_READ)[:OF_A_TOOL]
@@ -166,7 +166,7 @@ _BY = F("run__agent_snapshot__name")
 _LET_RUN = Decision.objects.filter(
     undone_at__isnull=True, user__isnull=False, type__in=(DecisionType.APPROVE, DecisionType.EDIT)
 )
-# How many people allowed a call; nothing where nobody was asked about it.
+# How many people allowed a call; null if nobody was asked about it.
 _GOT = Subquery(
     _LET_RUN.filter(approval__execution=OuterRef("pk"))
     .order_by()
@@ -179,17 +179,17 @@ _READ = (*simulating.READ, "executed_text", "allowed_by")
 
 @dataclass
 class Today:
-    """What calls of the past are judged by."""
+    """What past calls are judged by."""
 
     rules: tuple[Rule, ...] = field(default_factory=lambda: shadows.read()[0])
 
     @cached_property
     def two_can(self) -> bool:
-        """Whether more than one person may decide at all: then nobody allows alone what is of critical risk."""
+        """Whether more than one person may decide at all: then nobody alone can allow a call of critical risk."""
         return deciders().count() > 1
 
     def people(self, ruling: Ruling) -> int:
-        """How many people a call needs at least. None where it does not ask, or the customer alone."""
+        """How many people a call needs at least. 0 if it does not ask, or asks only the customer."""
         if ruling.verdict != Verdict.ASK or not ruling.people:
             return 0
         is_critical = ruling.risk == Risk.CRITICAL
@@ -201,7 +201,7 @@ def _tools(keys: set[Any]) -> Mapping[Any, Tool]:
 
 
 def _judge(row: Mapping[str, Any], tool: Tool | None, today: Today) -> Judged | None:
-    """One call by the rules of today. None: its arguments cannot be read, or its tool is gone."""
+    """One call under today's rules. None: its arguments cannot be read, or its tool is gone."""
     if tool is None:
         return None
     ran = {**row, "arguments_text": row["executed_text"] or row["arguments_text"], "effect_class": tool.effect_class}
@@ -214,7 +214,7 @@ def _judge(row: Mapping[str, Any], tool: Tool | None, today: Today) -> Judged | 
     now, by, reason = _said_of(rulings, call)
     hangs = now == then.verdict == Verdict.ASK and min(needed) <= got < max(needed)
     if hangs:
-        reason = "How many people it would need hangs on what was not kept of the call."
+        reason = "How many people it would need depends on facts that were not kept of the call."
     return Judged(
         row["pk"], row["run_id"], row["step__number"], row["index"], row["name"], row["proposed_at"],
         str(then.verdict), then.rule, row["allowed_by"], now, by, reason, got, min(needed), hangs,
@@ -222,18 +222,18 @@ def _judge(row: Mapping[str, Any], tool: Tool | None, today: Today) -> Judged | 
 
 
 def _said_of(rulings: Sequence[Ruling], call: Call) -> tuple[str, str, str]:
-    """The verdict, by which rule and why. Where rules agree on the verdict alone, each that may give it is named."""
+    """The verdict, by which rule, and why. If rules agree only on the verdict, each that may give it is named."""
     first = rulings[0]
     if any(ruling.verdict != first.verdict for ruling in rulings):
-        return "", "", "Hangs on what was not kept of the call."
+        return "", "", "Depends on facts that were not kept of the call."
     names = list(dict.fromkeys(ruling.rule or "no rule" for ruling in rulings))
     if len(names) == 1:
         return str(first.verdict), first.rule, simulating.reason_of(first, call)
     by = " or ".join(names)
-    return str(first.verdict), by, f"By {by}: which of them hangs on what was not kept of the call."
+    return str(first.verdict), by, f"By {by}: which of them depends on facts that were not kept of the call."
 
 
 def _group(one: Judged) -> Group:
-    # Every grant and every plan has a name of its own; of a group it is enough that there was one.
+    # Every grant and plan has its own name. For a group it is enough that there was one.
     kind = one.allowed_by.partition(":")[0]
     return Group(one.tool, one.then, one.then_rule, kind, one.now, one.now_rule, one.then_people, one.people)

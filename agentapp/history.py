@@ -1,4 +1,4 @@
-"""What a provider accepts as a history. Every history is held against this before it is sent."""
+"""What providers accept as a history. Every history is checked against this before it is sent."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,22 +6,20 @@ from agentapp.messages import AssistantMessage, ChatMessage, ToolMessage
 
 
 class BrokenHistory(ValueError):
-    """A history no provider would take; the message names the calls at fault."""
+    """A history that no provider would accept; the message names the calls at fault."""
 
 
 def check(messages: Iterable[ChatMessage], *, adjacent: bool = True) -> None:
-    """Every call has an id of its own, and one answer right behind the message that declares it. Raises BrokenHistory.
+    """Every call has its own id, and one answer right after the message that declares it. Raises BrokenHistory.
 
-    Without `adjacent` a person's words may stand between the two, for somebody else to put in order.
+    Without `adjacent`, a person's words may stand between the two, for the caller to put in order.
     """
     declared: set[str] = set()
     unanswered: list[str] = []
     for message in messages:
         if isinstance(message, ToolMessage):
             if message.call_id not in unanswered:
-                raise BrokenHistory(
-                    f"The answer to {_named([message.call_id])} stands behind no message that declares it."
-                )
+                raise BrokenHistory(f"The answer to {_named([message.call_id])} follows no message that declares it.")
             unanswered.remove(message.call_id)
             continue
         if adjacent or isinstance(message, AssistantMessage):

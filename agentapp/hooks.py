@@ -1,7 +1,7 @@
 """Code at ten points of the loop: what a hook is told, what it may change, how hooks are found and run.
 
-A hook never sees a row. It is given a copy of plain values and returns None, when nothing changes, or
-a changed copy. Hooks run in descending priority, and each sees what the one before returned.
+A hook never sees a row. It gets a copy of plain values and returns None if nothing changes, or a changed
+copy. Hooks run in descending priority, and each sees what the one before returned.
 """
 
 import copy
@@ -59,7 +59,7 @@ class Context:
 
     run: RunFacts
     shared: dict[str, Any] = field(default_factory=dict)
-    """What hooks hand on to later hooks, and to tools as `context.state["shared"]`, within one drive of a worker."""
+    """What hooks pass to later hooks, and to tools as `context.state["shared"]`, within one drive of a worker."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ class BeforeInferenceRequest(Context):
 
 @dataclass(frozen=True, kw_only=True)
 class AfterInferenceResponse(Context):
-    """A model has replied. What it took is counted as the provider said it, whatever a hook makes of the reply."""
+    """A model has replied. Its usage counts as the provider reported it, however a hook changes the reply."""
 
     step: int
     inference_id: str
@@ -96,7 +96,7 @@ class AfterInferenceResponse(Context):
 
 @dataclass(frozen=True, kw_only=True)
 class BeforeToolUse(Context):
-    """A call was proposed and nothing about it has been checked. All checks are of what hooks make of it."""
+    """A call was proposed, and nothing about it has been checked. All checks apply to the call as hooks leave it."""
 
     step: int
     call_id: str
@@ -108,7 +108,7 @@ class BeforeToolUse(Context):
     message: str = ""
     """What the model is told about a blocked call."""
     result: ToolResult | None = None
-    """Answers the call in the tool's place; the tool does not run."""
+    """Answers the call in the tool's place: the tool does not run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,12 +131,12 @@ class AfterStep(Context):
     calls: tuple[str, ...] = ()
     error: str = ""
     continue_run: bool = False
-    """Ask the model again although it asked for no calls. The limits of the run still hold."""
+    """Ask the model again although it asked for no calls. The run's limits still apply."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OnStop(Context):
-    """The run is about to end, for whatever reason. Its state is the one it will end in."""
+    """The run is about to end, for whatever reason. Its state is its final one."""
 
     reason: str
     message: str = ""
@@ -162,7 +162,7 @@ class OnError(Context):
 
 @dataclass(frozen=True)
 class Point:
-    """One place in the loop: what its hooks are given and which fields of it they may change, to what."""
+    """One place in the loop: what its hooks get, which fields of it they may change, and to which types."""
 
     context: type[Context]
     mutable: Mapping[str, tuple[type, ...]]
@@ -201,7 +201,7 @@ class Hook:
     functions: Mapping[str, Callable[[Any], Any]]
     priority: int = 0
     in_mocked_runs: bool = False
-    """It has no effect beyond what it returns, so that it may run where nothing may happen."""
+    """It has no effect beyond what it returns, so it may run where nothing may happen."""
 
     def __call__(self, context: Any) -> Any:
         """Call the function itself, as in a unit test."""
@@ -209,9 +209,9 @@ class Hook:
 
 
 def hook(*points: str, priority: int = 0, in_mocked_runs: bool = False) -> Callable[[Callable[[Any], Any]], Hook]:
-    """Make a hook of a function that takes the context of its points. Raises ValueError for a point there is not.
+    """Make a hook from a function that takes the context of its points. Raises ValueError for an unknown point.
 
-    `in_mocked_runs`: it also runs where nothing may happen, for it has no effect beyond what it returns.
+    `in_mocked_runs`: it also runs where nothing may happen, because it has no effect beyond what it returns.
     """
     _check_points(points)
 
@@ -225,7 +225,7 @@ def hook(*points: str, priority: int = 0, in_mocked_runs: bool = False) -> Calla
 def find(path: str) -> Hook:
     """The hook at a dotted path: what `@hook` made, or a class with methods named like points.
 
-    A class is made anew for each drive. Raises ValueError, saying what is wrong.
+    A class is instantiated for each drive. Raises ValueError, saying what is wrong.
     """
     try:
         found = import_string(path)
@@ -234,7 +234,9 @@ def find(path: str) -> Hook:
     if isinstance(found, Hook):
         return dataclasses.replace(found, name=path)
     if not inspect.isclass(found):
-        raise ValueError(f"{path!r} is no hook: it is neither made with @hook(…) nor a class with methods for points.")
+        raise ValueError(
+            f"{path!r} is not a hook: it is neither made with @hook(…) nor a class with methods for points."
+        )
     points = [point for point in POINTS if callable(getattr(found, point, None))]
     if not points:
         raise ValueError(f"The hook {path!r} has no method for any point. The points: {', '.join(POINTS)}.")
@@ -247,7 +249,7 @@ def find(path: str) -> Hook:
 
 
 def source_of(path: str) -> str:
-    """The module of a hook, as text: what it does stands there. Empty where there is no such hook, or no text of it."""
+    """The source of a hook's module, which shows what it does. Empty if there is no such hook, or no source."""
     try:
         function = next(iter(find(path).functions.values()))
         return inspect.getsource(inspect.getmodule(function) or function)
@@ -256,7 +258,7 @@ def source_of(path: str) -> str:
 
 
 def check(paths: Any) -> list[str]:
-    """What is wrong with an agent's list of hooks, a sentence each."""
+    """What is wrong with an agent's list of hooks, one sentence each."""
     if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
         return ["Hooks are a list of dotted paths."]
     problems = []
@@ -269,9 +271,9 @@ def check(paths: Any) -> list[str]:
 
 
 def load(agent: Mapping[str, Any], *, mocked: bool = False) -> "Hooks":
-    """The hooks of an agent as a run keeps it. Raises HookFailed: a run without its hooks does not go on.
+    """The hooks of an agent as a run keeps it. Raises HookFailed: a run does not go on without its hooks.
 
-    `mocked`: only those that say that they have no effect of their own.
+    `mocked`: only those that declare to have no effect of their own.
     """
     try:
         found = [find(path) for path in agent.get("hooks", ())]
@@ -292,7 +294,7 @@ def _check_points(points: Iterable[str]) -> None:
 
 
 class HookFailed(Exception):
-    """A hook raised, or changed what it may not: the run fails, since what the hook guards is unguarded."""
+    """A hook raised, or changed what it may not: the run fails, since what the hook guards would be unguarded."""
 
     def __init__(self, message: str, source: str = "") -> None:
         super().__init__(message)
@@ -339,7 +341,7 @@ class Hooks:
         return context, tuple(changers)
 
     def _run_one[C: Context](self, each: Hook, point: str, context: C) -> tuple[C, list[str]]:
-        """What one hook returns and the fields it changed. It works on a copy, so that only what it returns counts."""
+        """What one hook returns, and the fields it changed. It works on a copy, so only what it returns counts."""
         source = f"hook:{each.name}"
         try:
             returned = each.functions[point](copy.deepcopy(context))
@@ -349,15 +351,15 @@ class Hooks:
         except Exception as error:
             log.exception("Hook %s failed on %s", each.name, point)
             raise HookFailed(
-                f"Hook {each.name!r} failed on {point!r} ({type(error).__name__}); the log of the worker has it.",
+                f"Hook {each.name!r} failed on {point!r} ({type(error).__name__}); see the worker's log.",
                 source,
             ) from error
         if returned is None:
             return context, []
         if type(returned) is not type(context):
             raise HookFailed(
-                f"Hook {each.name!r} returned {type(returned).__name__} on {point!r}; it returns None or a changed copy"
-                " of its context.",
+                f"Hook {each.name!r} returned {type(returned).__name__} on {point!r}; it must return None or a changed"
+                " copy of its context.",
                 source,
             )
         for name, types in POINTS[point].mutable.items():
@@ -380,6 +382,6 @@ def _tell(each: Hook, point: str, context: Context, changed: Sequence[str], rais
 
 
 def changed_fields(before: Context, after: Context) -> list[str]:
-    """The fields in which two contexts differ. To Python 1, 1.0 and True are equal; to a tool they are not."""
+    """The fields in which two contexts differ. Python treats 1, 1.0 and True as equal; a tool may not."""
     pairs = [(f.name, getattr(before, f.name), getattr(after, f.name)) for f in dataclasses.fields(before)]
     return [name for name, was, now in pairs if was != now or repr(was) != repr(now)]

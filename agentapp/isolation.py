@@ -1,4 +1,4 @@
-"""Whether this thread works on a mocked run: while it does, no code of a tool is found, and none runs."""
+"""Whether this thread works on a mocked run. While it does, no tool's code is found, and none runs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,12 +8,12 @@ _on: ContextVar[bool] = ContextVar("isolated", default=False)
 
 
 class Isolated(Exception):
-    """The code of a tool was called on behalf of a mocked run. It did not run."""
+    """A tool's code was called for a mocked run. It did not run."""
 
 
 @contextmanager
 def isolated(wanted: bool = True) -> Iterator[None]:
-    """Keep the code of tools out of reach for a while. Nothing inside brings it back."""
+    """Keep tools' code out of reach within this block. Nothing inside can bring it back."""
     before = _on.set(wanted or _on.get())
     try:
         yield

@@ -1,4 +1,4 @@
-"""Saying afterwards of a decision whether it was good. It changes nothing of what was decided."""
+"""Says afterwards whether a decision was good. It does not change what was decided."""
 
 import uuid
 
@@ -12,7 +12,7 @@ from approvals.standing import Refusal
 
 
 def judge_decision(decision_id: uuid.UUID, mark: str, reason: str, user: User) -> Judgement:
-    """Mark a decision good, wrong or harmful, for who may judge decisions and did not make this one."""
+    """Mark a decision good, wrong or harmful, for a person who may judge decisions and did not make this one."""
     seen = Decision.objects.filter(approval__in=auth.visible_approvals(user), pk=decision_id)
     run_id = seen.values_list("approval__run_id", flat=True).first()
     if run_id is None:

@@ -1,4 +1,4 @@
-"""The answer of a write whose worker has lost the run meanwhile: it counts if it can, and is never dropped."""
+"""The answer of a write whose worker has since lost the run: it counts if it can, and is never dropped."""
 
 from dataclasses import replace
 from decimal import Decimal
@@ -12,16 +12,16 @@ from agentapp.models import ToolExecution
 from approvals import decisions, ledger
 from approvals.models import Approval
 
-ANSWERED_LATE = "The tool has answered after all; it need not be called again."
+ANSWERED_LATE = "The tool has answered after all, so it need not be called again."
 
 
 def keep(outcome: Outcome, attempt: int) -> None:
-    """Store what an attempt came to. Where it is the answer, nobody is asked any more, and the run goes on."""
+    """Store an attempt's outcome. If it is the answer, nobody is asked any more, and the run goes on."""
     with ledger.transaction():
         run = runs.lock(outcome.execution.run_id)
         assert run is not None
         execution = ToolExecution.objects.get(pk=outcome.execution.pk)
-        # Whoever gave the call up has paid for it.
+        # If the call was given up, it has already been paid for.
         cost = outcome.cost if execution.state == ToolExecution.State.EXECUTING else Decimal(0)
         if not executions.finish_late(replace(outcome, execution=execution, cost=cost), attempt):
             return

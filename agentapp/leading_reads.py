@@ -1,4 +1,4 @@
-"""Which reads of a step may run now, and that they still are reads: nothing is called here."""
+"""Which reads of a step may run now, and whether they are still reads. Nothing is called here."""
 
 from agentapp import executions, grant_use, recheck, runs, standstill, subagents
 from agentapp.asked_for import proposed_text
@@ -17,7 +17,7 @@ State = ToolExecution.State
 
 
 def find(state: RunState, rows: StepRows) -> list[ToolExecution]:
-    """The reads that may run now: those before the first open call that is not one, or that a switch stops."""
+    """The reads that may run now: those before the first open call that is not a read or that a switch stops."""
     found = []
     for execution in rows.open:
         if execution.consequential or execution.state not in (State.READY, State.EXECUTING):
@@ -29,7 +29,7 @@ def find(state: RunState, rows: StepRows) -> list[ToolExecution]:
 
 
 def start_late(state: RunState, reads: list[ToolExecution]) -> None:
-    """Look again at reads that waited behind a write: what was free when they were proposed may not be any more."""
+    """Check reads that waited behind a write again: what was allowed when they were proposed may no longer be."""
     with ledger.transaction():
         subagents.lock_family(state, *reads)
         run = state.locked()
@@ -59,17 +59,17 @@ def start_late(state: RunState, reads: list[ToolExecution]) -> None:
             else:
                 subagents.begin(state, read, text, None, allowed_by=grant_use.allowed_by(ruling))
             if state.configuration.breakers_of(tool):
-                break  # its breakers are locked: the next read's, in another order, are for the next look
+                break  # its breakers are locked: the next read's would be out of order, so they wait for the next look
 
 
 def is_a_write_now(state: RunState, read: ToolExecution) -> bool:
-    """Whether a read that was begun belongs to a tool of which an admin says by now that it changes something."""
+    """Whether a read has begun whose tool, an admin now says, changes something."""
     tool = state.configuration.tools.get(read.name, read.tool)
     return tool is not None and tool.consequential
 
 
 def refuse_changed(state: RunState, reads: list[ToolExecution]) -> None:
-    """What was begun as a read, and by a worker that is gone, is not run as a write: proposed again, it asks."""
+    """Refuse calls that a lost worker began as reads and that are now writes: proposed again, they ask."""
     with ledger.transaction():
         runs.mark_tool_error(state.locked())
         for read in reads:

@@ -1,4 +1,4 @@
-"""Keeping hold of runs while their work takes long."""
+"""Keeps hold of runs while their work takes long."""
 
 import logging
 import os
@@ -33,13 +33,13 @@ def kept(state: RunState) -> Iterator[None]:
 class _Lease:
     state: RunState
     due: float
-    """When it is to be renewed, by the monotonic clock."""
+    """When to renew it, by the monotonic clock."""
 
 
 class _Keeper:
-    """One thread renews the leases of all runs that this process drives. It ends when there is nothing left to renew.
+    """One thread renews the leases of all runs that this process drives. It ends when nothing is left to renew.
 
-    Its connection is not of the pool: where work waits for that, its leases must not run out behind it.
+    Its connection is not from the pool: while work waits for the pool, its leases must not run out.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class _Keeper:
                     self._renew(lease)
 
     def _wait(self) -> list[_Lease]:
-        """The leases to be renewed now, once there are some. Without any the thread ends."""
+        """The leases to renew now, once there are any. With no leases at all, the thread ends."""
         with self._changed:
             while True:
                 now = time.monotonic()
@@ -81,7 +81,7 @@ class _Keeper:
                 if due:
                     self._has_renewed = True
                     return due
-                # Where runs are short, the next one finds the thread still there.
+                # If runs are short, the next one finds the thread still there.
                 if not self._held and (self._has_renewed or now >= self._wakes_at):
                     self._thread, self._has_renewed = None, False
                     return []
@@ -95,7 +95,7 @@ class _Keeper:
                 is_held = runs.renew(state.run.pk, state.token)
                 told = not is_held or runs.told_to_stop(state.run.pk)
         except Exception:
-            # One failure is no reason to let go of a run that is well: there is time for another try.
+            # One failure is no reason to release a healthy run: there is time for another try.
             log.exception("The lease of %s could not be renewed", state.run.pk)
             connections.close_all()
             lease.due = time.monotonic() + settings.LEASE_SECONDS / 12
@@ -109,7 +109,7 @@ class _Keeper:
 
 @contextmanager
 def _not_waiting_long() -> Iterator[None]:
-    """Where the row of one run is locked by whoever has vanished, the leases of all others must not run out."""
+    """If a vanished client holds the lock on one run's row, the leases of all other runs must not run out."""
     if connection.vendor != "postgresql":
         yield
         return
@@ -123,7 +123,7 @@ _keeper = _Keeper()
 
 
 def _begin_anew() -> None:
-    """A process that was forked off has none of the runs of its parent, and not its thread."""
+    """A forked process has neither its parent's runs nor its thread."""
     global _keeper
     _keeper = _Keeper()
 

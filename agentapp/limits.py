@@ -1,4 +1,4 @@
-"""What an agent may use up in one run before it must answer or stop."""
+"""What an agent may use in one run before it must answer or stop."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from agentapp.transcript import StepRows
 
 
 def reached(run: Run, steps: Sequence[StepRows], worked_seconds: float) -> StopSignal | None:
-    """The first limit that leaves no room for another decision. What is used is read from rows, never from messages."""
+    """The first limit that leaves no room for another decision. Usage is read from rows, never from messages."""
     agent = run.agent_snapshot
     tokens = run.input_tokens + run.output_tokens
     if run.step_count >= agent["max_steps"]:
@@ -27,7 +27,7 @@ def reached(run: Run, steps: Sequence[StepRows], worked_seconds: float) -> StopS
 
 
 def finish_signal(run: Run, steps: Sequence[StepRows]) -> StopSignal | None:
-    """Whether the last reply ended in a way that stops the agent, as one that was cut off does."""
+    """Whether the last reply ended in a way that stops the agent, for example cut off."""
     finish = steps[-1].step.finish_reason if steps else ""
     if not finish or finish not in run.agent_snapshot["finish_reasons"]:
         return None
@@ -47,7 +47,7 @@ def rounds_signal(run: Run, steps: Sequence[StepRows]) -> StopSignal:
 
 
 def rounds(steps: Sequence[StepRows]) -> int:
-    """How often the model has asked for calls. It did not ask for what reads context variables."""
+    """How often the model has asked for calls. Reads of context variables do not count: it did not ask for them."""
     return sum(any(not execution.variable for execution in rows.executions) for rows in steps)
 
 

@@ -1,4 +1,4 @@
-"""Who asked whom: the runs above a run, and what those below it took. Reads only."""
+"""Who asked whom: the runs above a run, and the cost of those below it. Reads only."""
 
 import uuid
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ class Asker:
 
 @dataclass(frozen=True)
 class FamilyCost:
-    """What a run took together with every run below it."""
+    """The cost of a run together with every run below it."""
 
     cost: Decimal
     is_partial: bool
 
 
 def path_of(run: Run) -> tuple[Asker, ...]:
-    """The runs from the first to this one, each by its agent's name then. One query for each run above it."""
+    """The runs from the first to this one, each with its agent's name at the time. One query for each run above it."""
     path, at = [_asker(run)], run
     while at.parent_id is not None:
         at = Run.objects.only("parent", "agent_snapshot").get(pk=at.parent_id)
@@ -55,7 +55,7 @@ def root_of(run: Run) -> uuid.UUID:
 
 
 def size_of_family(root: uuid.UUID, most: int) -> int:
-    """How many runs a run and all below it are, as far as `most`. One query for each level."""
+    """How many runs there are, counting a run and all below it, up to `most`. One query for each level."""
     size, above = 1, [root]
     while above and size < most:
         above = list(Run.objects.filter(parent__in=above).order_by().values_list("pk", flat=True)[: most - size])
@@ -64,7 +64,7 @@ def size_of_family(root: uuid.UUID, most: int) -> int:
 
 
 def unfinished_below(run: Run) -> list[Run]:
-    """The runs that this one asked for and those they did, as far as they have not ended. One query for each level."""
+    """The unfinished runs that this one asked for, and those they asked for. One query for each level."""
     found: list[Run] = []
     above = [run.pk]
     while above:

@@ -1,7 +1,7 @@
 """The event stream: a raw ASGI route and one hub per process.
 
-A message says only that something has changed; the page fetches the fragment itself, with its own
-rights. Text from outside never enters the stream. A Django view would pin a thread per client.
+A message only says that something has changed; the page fetches the fragment itself, with its own
+rights. Text from outside never enters the stream. A Django view would tie up a thread per client.
 """
 
 import asyncio
@@ -34,17 +34,17 @@ type Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 PATH = "/live/"
 HEARTBEAT_SECONDS = 10.0
-# Rights are looked up again this often: whoever signs out or is shut out stops hearing within it.
+# Rights are looked up again this often: a person who signs out or is shut out hears nothing after at most this time.
 RECHECK_SECONDS = 60.0
-LISTENS_WITHIN_SECONDS = 2.0  # a page that has just come waits no longer for a hub that does not listen yet
+LISTENS_WITHIN_SECONDS = 2.0  # a new page waits no longer than this for a hub that does not listen yet
 # Several changes at once become one nudge.
 SETTLE_SECONDS = 0.15
 MAX_TOPICS = 8
-# Of one person in one process: each looks up their rights again and again. A new one takes the place of the oldest.
-# A page that cannot be seen holds none. Whoever reads nothing cannot be told that another has their place: so many more
-# are waited for.
+# Per person and process, since each stream looks up rights again and again. A new one takes the place of the oldest. A
+# hidden page holds none. A client that does not read cannot be told that it was replaced, so this many more may still
+# be leaving.
 MAX_STREAMS = MAX_LEAVING = 50
-# Of a conversation, so many runs that have not ended are listened to.
+# How many unfinished runs of a conversation are listened to.
 MAX_CHAT_RUNS = 50
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -53,24 +53,24 @@ HEADERS = [
     (b"x-content-type-options", b"nosniff"),
 ]
 EXPIRED = b"event: session.expired\ndata: 1\n\n"
-# A page that gave up its place comes back as late as any may: else the pages beyond the limit would take each other's
-# places without pause. One that has its place again comes back soon when that stream ends.
+# A replaced page comes back as late as possible: otherwise the pages beyond the limit would keep taking each other's
+# places. Once it has a place again, it comes back soon after that stream ends.
 REPLACED = b"event: replaced\nretry: 15000\ndata: 1\n\n"
 RETRY_MS = 500
-# Any event of the ledger, whichever chain it is in.
+# Any event of the ledger, in any chain.
 RECORDED = "recorded"
-# Events that change what waits for people, and nothing else does.
+# The only events that change what waits for people.
 INBOX_EVENTS = ("approval.", "tool_call.outcome_", "tool_call.reopened", "tool_call.late_answer", "tool_call.completed")
-# What is stopped, and let go on, changes what pages say of runs and requests, whichever they are.
+# Stopping things and releasing them changes what pages say about all runs and requests.
 SWITCHES = "switch."
 
 
 @dataclass(frozen=True)
 class Topic:
-    """Something a page wants to hear about, as far as its reader may. `run` narrows it to one run.
+    """Something a page wants to hear about, as far as its reader may. `run` limits it to one run.
 
-    `about`: what it is that changes, a run, its conversation or its draft, or whatever is recorded. `grows`: what
-    happens may make the page's reader interested in more.
+    `about`: what changes: a run, its conversation, its draft, or anything that is recorded. `grows`: an event may add
+    to what the page wants to hear about.
     """
 
     event: str
@@ -100,14 +100,14 @@ class Topic:
 
 @dataclass(eq=False)
 class Subscriber:
-    """One open stream: what it listens for, and what it has not been told yet."""
+    """One open stream: what it listens for, and what it has yet to be told."""
 
     topics: tuple[Topic, ...]
     untold: dict[Topic, None] = field(default_factory=dict)
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     closing: bool = False
     replaced: bool = False
-    """Another has its place."""
+    """Another stream has its place."""
 
     def tell(self, facts: Iterable[Fact]) -> None:
         for fact in facts:
@@ -122,7 +122,7 @@ class Subscriber:
 
 @contextlib.contextmanager
 def place[K](taken: defaultdict[K, list[Subscriber]], whose: K, subscriber: Subscriber, most: int) -> Iterator[None]:
-    """Give a stream a place among those of the same owner in this process, where need be that of the oldest."""
+    """Give a stream a place among its owner's streams in this process, if necessary the oldest one's."""
     taken[whose].append(subscriber)
     for oldest in [each for each in taken[whose] if not each.closing][:-most]:
         oldest.replaced = True
@@ -140,7 +140,7 @@ _open: defaultdict[int, list[Subscriber]] = defaultdict(list)
 
 
 class Hub:
-    """Hands what the database announces to the open streams of this process. Listens only while there are any."""
+    """Passes what the database announces to the open streams of this process. Listens only while there are any."""
 
     def __init__(self) -> None:
         self._subscribers: set[Subscriber] = set()
@@ -169,13 +169,13 @@ class Hub:
             subscriber.tell(facts)
 
     def close(self, for_good: bool = False) -> None:
-        """End every stream; browsers come back to whoever serves next. For good: so does whoever joins from now on."""
+        """End every stream; browsers come back to the next server. For good: new streams end at once too."""
         self._is_over = self._is_over or for_good
         for subscriber in self._subscribers:
             subscriber.end()
 
 
-# One per event loop: a process has one, tests have several one after the other.
+# One per event loop: a process has one, tests have several in turn.
 _hubs: dict[asyncio.AbstractEventLoop, Hub] = {}
 
 
@@ -196,7 +196,7 @@ def close_streams(for_good: bool = False) -> None:
 
 
 def _end_with_server() -> None:
-    """Have a server that is told to stop end its streams first: it would wait for them, as long as it may."""
+    """Make a server that is told to stop end its streams first, which it would otherwise wait for."""
     if threading.current_thread() is not threading.main_thread():
         return
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -217,7 +217,7 @@ async def lifespan(receive: Receive, send: Send) -> None:
     while True:
         message = await receive()
         if message["type"] == "lifespan.startup":
-            hub()  # from here on a server that is told to stop ends the streams, also one that just begins
+            hub()  # from here on, a server told to stop ends its streams, even a new one
             garbage.spare_what_is_loaded()
             await send({"type": "lifespan.startup.complete"})
         elif message["type"] == "lifespan.shutdown":
@@ -227,7 +227,7 @@ async def lifespan(receive: Receive, send: Send) -> None:
 
 
 async def stream(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer one page's stream until the page, the server or the reader's right to it goes."""
+    """Serve one page's stream until the page, the server or the reader's right to it is gone."""
     if scope["method"] not in ("GET", "HEAD"):
         await send({"type": "http.response.start", "status": 405, "headers": [(b"allow", b"GET")]})
         await send({"type": "http.response.body", "body": b""})
@@ -237,7 +237,7 @@ async def stream(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 429, "headers": []})
         await send({"type": "http.response.body", "body": b""})
         return
-    # Never a redirect: a stream that is redirected to a page reconnects without pause.
+    # Never a redirect: a stream redirected to a page would reconnect without pause.
     await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
     if reader is None or scope["method"] == "HEAD":
         body = b"" if reader is not None else EXPIRED
@@ -251,7 +251,7 @@ async def stream(scope: Scope, receive: Receive, send: Send) -> None:
 async def _follow(scope: Scope, receive: Receive, send: Send, subscriber: Subscriber) -> None:
     hub().join(subscriber)
     gone = asyncio.create_task(until_gone(receive, subscriber))
-    # A server that stops cancels what does not end by itself; without a database the page comes back later.
+    # A stopping server cancels what does not end by itself. Without a database, the page comes back later.
     with contextlib.suppress(asyncio.CancelledError, DatabaseError, InterfaceError):
         try:
             await _tell(scope, send, subscriber)
@@ -264,10 +264,10 @@ async def _follow(scope: Scope, receive: Receive, send: Send, subscriber: Subscr
 
 async def _tell(scope: Scope, send: Send, subscriber: Subscriber) -> None:
     """Nudge for all topics at once, since the page was rendered before the stream opened; then as told."""
-    # A page that an earlier release has rendered offers to reload itself.
+    # A page rendered by an earlier release offers to reload itself.
     await _send(send, f"event: deploy\nretry: {RETRY_MS}\ndata: {release.fingerprint()}\n\n".encode())
     if not hub().listens and not subscriber.closing:
-        # It tells everybody as soon as it does, which is then no second time.
+        # The hub tells everybody as soon as it listens, so the page is not told twice.
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(subscriber.woken.wait(), LISTENS_WITHIN_SECONDS)
     subscriber.tell([EVERYTHING])
@@ -284,7 +284,7 @@ async def _tell(scope: Scope, send: Send, subscriber: Subscriber) -> None:
                 await _send(send, EXPIRED)
                 return
             subscriber.topics, check_at = reader.topics, clock() + RECHECK_SECONDS
-        # Only now is the page told, which then looks: what happens after its look is heard.
+        # Tell the page only now: it then fetches, and hears of anything that happens afterwards.
         if subscriber.untold:
             body = b"".join(dict.fromkeys(topic.message for topic in subscriber.untold))
             subscriber.untold.clear()
@@ -313,7 +313,7 @@ async def until_gone(receive: Receive, subscriber: Subscriber) -> None:
 
 @dataclass(frozen=True)
 class _Reader:
-    """Who is signed in, by their key, and what they asked for and may hear about."""
+    """The key of the person signed in, and the topics they asked for and may hear about."""
 
     person: int
     topics: tuple[Topic, ...]
@@ -324,7 +324,7 @@ async def _reader(scope: Scope) -> _Reader | None:
 
 
 def _authorised(scope: Scope) -> _Reader | None:
-    """The topics asked for that this person may hear about; others are left out. None: nobody is signed in."""
+    """The requested topics that this person may hear about; others are left out. None: nobody is signed in."""
     close_old_connections()
     try:
         user = _person(scope)
@@ -333,12 +333,12 @@ def _authorised(scope: Scope) -> _Reader | None:
         asked = parse_qs(scope["query_string"].decode("latin-1")).get("t", [""])[0].split(",")
         return _Reader(user.pk, tuple(topic for name in asked[:MAX_TOPICS] for topic in _topics_of(name, user)))
     finally:
-        # Outside of a request nobody else gives the connection back.
+        # Outside a request, nothing else returns the connection.
         connections.close_all()
 
 
 def _topics_of(name: str, user: User) -> Iterable[Topic]:
-    """`chat:<id of a run>`: its conversation's open runs and what is said in it; or what `_topic` knows."""
+    """`chat:<id of a run>`: its conversation's open runs and messages; or what `_topic` knows."""
     kind, _, key = name.partition(":")
     if kind != "chat":
         topic = _topic(name, user)
@@ -383,7 +383,7 @@ def _topic(name: str, user: User) -> Topic | None:
 
 
 def _family(run: uuid.UUID) -> frozenset[str]:
-    """A run and those that answer its calls, whose costs and states its page shows. Later ones: at the next look."""
+    """A run and those that answer its calls, whose costs and states its page shows. Later ones: at the next check."""
     below = Run.objects.filter(Q(parent=run) | Q(parent__parent=run)).values_list("pk", flat=True)[:200]
     return frozenset(map(str, (run, *below)))
 

@@ -1,7 +1,7 @@
-"""Lines of the log: what never reaches one, whoever writes it, and what each says of where it belongs.
+"""Log lines: what never appears in one, whoever writes it, and how each says what it belongs to.
 
-A line belongs to a request, a task, a run or a call. What binds these is noted in a context variable, so that whoever
-writes the line need not know; a line has the same ids as text and as JSON.
+A line belongs to a request, a task, a run or a call. Their ids are kept in a context variable, so the code that writes
+a line need not know them. A line has the same ids as text and as JSON.
 """
 
 import logging
@@ -18,7 +18,7 @@ from pythonjsonlogger.json import JsonFormatter
 from approvals.detectors import clean
 
 type Id = str | Callable[[], str]
-"""An id, or what says it when a line is written: who somebody is may become known later. Empty: there is none."""
+"""An id, or a function that gives it when a line is written: a person may only become known later. Empty: none."""
 
 _NOTHING: Mapping[str, Id] = MappingProxyType({})
 _bound: ContextVar[Mapping[str, Id]] = ContextVar("log_ids", default=_NOTHING)
@@ -26,22 +26,22 @@ _OF_A_LINE = {"time", "level", "logger", "message", "exc_info", "stack_info", "s
 
 _MASK = "[redacted]"
 _formatter = logging.Formatter()
-# Django names the path of a request that it refuses; these open the choice of a password, and what a customer said.
+# Django logs the path of a request that it refuses. These paths open a password reset, or what a customer said.
 _LINK = re.compile(r"(/login/reset/)[0-9A-Za-z]+-[^/\s]+|(/talk/)[^/\s]+")
-# What would begin a line, or move about in a terminal.
+# What would begin a new line, or control a terminal.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-# What others may name a request: nothing that breaks a line, a header or a page.
+# The request ids that callers may choose: nothing that breaks a line, a header or a page.
 _SAFE_ID = re.compile(r"[0-9A-Za-z._-]{8,128}")
 
 
 def safe_id(text: str) -> str:
-    """An id that came from outside, if it may stand in a log. Empty: it may not."""
+    """An id from outside, if it is safe to log. Empty: it is not."""
     return text if _SAFE_ID.fullmatch(text) else ""
 
 
 @contextmanager
 def bound(**ids: Id) -> Iterator[None]:
-    """What is logged within belongs to these as well."""
+    """Lines logged within this block also belong to these."""
     token = _bound.set({**_bound.get(), **ids})
     try:
         yield
@@ -50,19 +50,19 @@ def bound(**ids: Id) -> Iterator[None]:
 
 
 def bind(**ids: Id) -> None:
-    """What this thread logs from now on belongs to these, and to nothing else."""
+    """From now on, lines that this thread logs belong only to these."""
     _bound.set(ids)
 
 
 def ids(record: logging.LogRecord | None = None) -> dict[str, str]:
-    """What a line written now belongs to. Django tells of an answer when it has left: its record names the request."""
+    """What a line written now belongs to. Django logs a response after it is sent: its record names the request."""
     of_request: Mapping[str, Id] = getattr(getattr(record, "request", None), "log_ids", _NOTHING)
     found = {name: id if isinstance(id, str) else id() for name, id in {**of_request, **_bound.get()}.items()}
     return {name: id for name, id in found.items() if id}
 
 
 class WithoutWords(logging.Filter):
-    """Blots out what looks like a secret or like personal data, in the line and in the trace of an error."""
+    """Redacts what looks like a secret or personal data, in the line and in an error's traceback."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         message = record.getMessage()
@@ -77,7 +77,7 @@ class WithoutWords(logging.Filter):
 
 
 class WithoutLinks(logging.Filter):
-    """Blots out links that are as good as a password."""
+    """Redacts links that are as good as a password."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         message = record.getMessage()
@@ -87,7 +87,7 @@ class WithoutLinks(logging.Filter):
 
 
 def _legible(text: str) -> str:
-    """A text without what would begin a line, or move about in a terminal."""
+    """A text with its control characters escaped, so that it cannot begin a new line or control a terminal."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
@@ -98,12 +98,12 @@ class Line(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
-        # What an error says may begin lines of its own: all that follows the first are set in.
+        # An error's text may contain line breaks: all lines after the first are indented.
         first, *rest = super().format(record).split("\n")
         return "\n".join([first, *(f"  {_legible(line)}" for line in rest)])
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        # Paths and errors have words of others in them.
+        # Paths and errors contain text from others.
         record.message = _legible(record.message)
         said = " ".join(f"{name}={id}" for name, id in ids(record).items())
         return f"{super().formatMessage(record)} [{said}]" if said else super().formatMessage(record)
@@ -120,14 +120,14 @@ class Json(JsonFormatter):
         )
 
     def formatException(self, ei: Any) -> str:
-        """It is made anew for each line, whatever a filter has blotted out of the record's."""
+        """It is formatted again for each line, so it is redacted here, whatever a filter did to the record's text."""
         return clean(_formatter.formatException(ei), _MASK)
 
     def add_fields(self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]) -> None:
         at = datetime.fromtimestamp(record.created, UTC)
         log_data["time"] = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         super().add_fields(log_data, record, message_dict)
-        # What libraries add to a record may be anything: whole requests, the arguments of tasks.
+        # Libraries may add anything to a record: whole requests, the arguments of tasks.
         for name in [*log_data]:
             if name not in _OF_A_LINE:
                 del log_data[name]
@@ -144,15 +144,15 @@ def configuration(level: str, form: str) -> dict[str, Any]:
         "handlers": {"console": {"class": "logging.StreamHandler", "formatter": form, "filters": ["links", "words"]}},
         "root": {"handlers": ["console"], "level": level},
         "loggers": {
-            # They write by handlers of their own, past the form and the filters, and each of their lines a second time.
+            # Their own handlers would bypass the format and the filters, and write each line a second time.
             **{name: {"handlers": [], "propagate": True} for name in ("django", "uvicorn")},
-            # Of a request to the outside they write its address and its answer's headers: either can hold a secret.
+            # They log the address of outgoing requests and the response headers: either can hold a secret.
             **{n: {"level": "WARNING"} for n in ("celery", "httpx2", "httpcore2", "httpx", "httpcore", "google_genai")},
-            # The MCP SDK quotes what servers sent; what goes wrong with one is told by our own words.
+            # The MCP SDK quotes what servers sent. We report problems with them in our own words.
             **{name: {"level": "CRITICAL"} for name in ("mcp", "client")},
-            # Apprise quotes what services answered, and their addresses, which hold tokens.
+            # Apprise quotes services' answers, and their addresses, which hold tokens.
             **{name: {"level": "CRITICAL"} for name in ("apprise", "urllib3")},
-            # It writes a line for every batch that a collector did not take; ours is one.
+            # It logs a line for every batch that a collector did not take; we log only one.
             "opentelemetry": {"level": "CRITICAL"},
         },
     }

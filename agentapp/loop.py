@@ -49,25 +49,25 @@ from approvals.database import AWAY
 log = logging.getLogger(__name__)
 
 OF_ANOTHER_RELEASE = (
-    "A call of %s waits for a process that has its tool: %s. Where this process is of the release that is to run, "
-    "run sync_tools of that release; else restart it."
+    "A call of %s waits for a process that has its tool: %s. If this process is of the release that should run, "
+    "run sync_tools of that release. Otherwise restart the process."
 )
 MAX_BACKOFF_SECONDS = 60
-MAX_RETRY_AFTER_SECONDS = 900  # Longer than this nobody waits for a provider, whatever it asks for.
+MAX_RETRY_AFTER_SECONDS = 900  # We never wait longer than this for a provider, whatever it asks for.
 
-# Who asked for a cancellation, by the reason that stands on the row.
+# Who asked for a cancellation, by the reason on the run's row.
 _WHO_CANCELS: dict[str, str] = {StopReason.USER_REQUESTED: "person", StopReason.SUPERSEDED: "conversation"}
 
 
 @dataclass(frozen=True)
 class Again:
-    """The run goes on in another turn of a worker, after so many seconds."""
+    """The run goes on in another turn of a worker, after this many seconds."""
 
     delay: float = 0
 
 
 def drive(run_id: uuid.UUID) -> Again | None:
-    """Claim a run and take it as far as it goes. None: it ended, waits, or is somebody else's."""
+    """Claim a run and take it as far as it goes. None: it ended, waits, or another worker has it."""
     with ledger.remembering():
         run = runs.claim(run_id)
         with logs.bound(trace=run.trace_id if run else ""):
@@ -87,14 +87,14 @@ def _drive(run: Run) -> Again | None:
 
 
 def _load(run: Run) -> RunState | None:
-    """What a worker needs to drive a run. None: it cannot be read, and has failed: the next worker could not either."""
+    """What a worker needs to drive a run. None: the run cannot be read, by any worker, and has been failed."""
     try:
         return RunState.load(run)
     except (runs.LeaseLost, DatabaseError, InterfaceError):
         raise
     except Exception as error:
         log.exception("Reading %s failed", run.pk)
-        message = f"This run cannot be read ({type(error).__name__}); the log of the worker has it."
+        message = f"This run cannot be read ({type(error).__name__}); see the worker's log."
     assert run.lease_token is not None
     with ledger.transaction():
         runs.lock_parent(run.pk)
@@ -104,7 +104,7 @@ def _load(run: Run) -> RunState | None:
 
 
 def _unbroken(state: RunState) -> Again | None:
-    """Go on, and end the run by whatever breaks on the way."""
+    """Go on, and end the run if anything breaks."""
     try:
         return _hooked(state)
     except (executions.Overtaken, ledger.Configured) as overtaken:
@@ -118,12 +118,12 @@ def _unbroken(state: RunState) -> Again | None:
     except (runs.LeaseLost, *AWAY):
         raise  # nothing can be written; the lease runs out and the sweep tries again
     except BrokenHistory as broken:
-        log.exception("What %s would be sent is in disorder", state.run.pk)
+        log.exception("The history of %s is broken", state.run.pk)
         signal = StopSignal(StopReason.ERROR, f"No model was asked. {broken}", source="history")
         concluding.end(state, Run.State.FAILED, signal)
     except Exception as error:
         log.exception("Driving %s failed", state.run.pk)
-        message = f"An internal error ended this run ({type(error).__name__}); the log of the worker has it."
+        message = f"An internal error ended this run ({type(error).__name__}); see the worker's log."
         concluding.end(state, Run.State.FAILED, StopSignal(StopReason.ERROR, message, source="loop"))
     return None
 
@@ -199,14 +199,14 @@ def _go(state: RunState) -> Again | None:
 
 
 def _leave(state: RunState) -> Again:
-    """Let another turn of a worker go on, of another worker where this one is told to end."""
+    """Let another turn go on, on another worker if this one was told to end."""
     why = "its worker is told to end" if draining.begun.is_set() else "its time slice is over"
     runs.release(state.run, state.token, why)
     return Again()
 
 
 def _obey(state: RunState) -> bool:
-    """Do what a person asked while a worker held the run: cancel wins over pause. False: they took it back."""
+    """Do what a person asked while a worker held the run: cancel wins over pause. False: they withdrew it."""
     with ledger.transaction():
         run = state.locked()
         if not run.is_told_to_stop:
@@ -232,8 +232,8 @@ def _within_budget(state: RunState) -> bool:
     with ledger.transaction():
         run = state.locked()
         if run.is_told_to_stop or budgets.breach(run, state.steps, projected, runs.clock(run).date()) is None:
-            return True  # somebody acted meanwhile: the loop looks again
-        # A run that waits for its agent's next day looks again when that begins, whether or not somebody allows more.
+            return True  # somebody acted meanwhile, so the loop looks again
+        # A run that waits for its agent's next day looks again when that day begins, even if nobody allows more.
         runs.park(run, state.token, Run.WaitingFor.BUDGET, wake_at=breach.until, why=breach.signal.message)
     return False
 
@@ -241,7 +241,7 @@ def _within_budget(state: RunState) -> bool:
 def _take_step(state: RunState) -> bool:
     """Ask for one decision and store it with its calls. True: the run has ended."""
     points.before_step(state)
-    # Out of rounds: the model answers with what it has, and is offered nothing to call.
+    # Out of rounds: the model must answer with what it has, and is offered no tools.
     may_call = not limits.rounds_are_used_up(state.run, state.steps)
     disclosed = state.disclosed
     started_at = datetime.now(UTC)
@@ -269,13 +269,13 @@ def _take_step(state: RunState) -> bool:
 
 
 def _offered(disclosed: dict[str, Tool], reply: Reply) -> dict[str, Tool]:
-    """What the step could call: where guidelines decide, only what they asked for."""
+    """What the step could call. If guidelines decide, only what they asked for."""
     offered = disclosed if reply.guidance is None else reply.guidance.offered
     return {name: tool for name, tool in disclosed.items() if name in offered}
 
 
 def _after_model_error(state: RunState, error: ModelError) -> Again | None:
-    """Ask again later, from the queue and not from a sleeping worker; or give up."""
+    """Ask again later, from the queue rather than a sleeping worker; or give up."""
     failures, most = state.run.model_failures + 1, settings.MODEL_ATTEMPTS
     if not error.retryable:
         concluding.end(state, Run.State.FAILED, StopSignal(StopReason.ERROR, str(error), {"code": error.code}, "model"))
@@ -291,7 +291,7 @@ def _after_model_error(state: RunState, error: ModelError) -> Again | None:
 
 
 def _after_open_circuit(state: RunState, circuit: CircuitOpen) -> Again | None:
-    """Come back when the breaker has cooled down; or give up, as when a model cannot answer."""
+    """Come back when the breaker has cooled down, or give up, as when a model cannot answer."""
     if not circuit.behind_probe and state.run.model_failures + 1 >= settings.MODEL_ATTEMPTS:
         signal = StopSignal(StopReason.CIRCUIT_OPEN, str(circuit), source=circuit.source)
         concluding.end(state, Run.State.STOPPED, signal)
@@ -301,7 +301,7 @@ def _after_open_circuit(state: RunState, circuit: CircuitOpen) -> Again | None:
 
 
 def _come_back(state: RunState, why: str, delay: float, *, failed: bool) -> Again | None:
-    """Give the worker back until later; at once do what a person asked for meanwhile, who should not wait as long."""
+    """Release the worker until later. What a person asked for meanwhile is done at once: they should not wait."""
     with ledger.transaction():
         told = state.locked().is_told_to_stop
         if not told:
@@ -309,5 +309,5 @@ def _come_back(state: RunState, why: str, delay: float, *, failed: bool) -> Agai
     if told:
         _obey(state)
         return None
-    # The row says when it is due. A nudge that comes before changes nothing, and the sweep finds it in time.
+    # The row says when the run is due. An earlier nudge changes nothing, and the sweep finds the run in time.
     return Again(min(delay, MAX_BACKOFF_SECONDS))

@@ -1,4 +1,4 @@
-"""The values of marked fields in the calls of runs and in what people were asked about these. Reads only."""
+"""The values of marked fields, in the calls of runs and in the requests about those calls. Reads only."""
 
 import uuid
 from collections.abc import Collection
@@ -16,14 +16,14 @@ from approvals.streaming import streamed
 _PERSONAL = ("pii_fields", "tool__pii_fields")
 _SECRET = ("secret_fields", "tool__secret_fields")
 _OF_CALLS = ("arguments_text", "proposed_text", "executed_text", "result_text", "comparison")
-# Of those that another has taken the place of, too: they stand in lists.
+# Superseded requests are read too: lists show them.
 _OF_REQUESTS = (
     "arguments_text", "final_arguments_text", "snapshot_text", "preview_text", "final_preview_text", "difference",
 )  # fmt: skip
 
 
-# Those that began a run: what it tries again, forks or replays, whose call it takes back, that asked for it; those
-# that began these; and whatever all of them asked for, whose answers they repeat. No run is read twice.
+# A run's ancestors: the runs it retries, forks or replays, the run whose call it undoes, the run that asked for it, and
+# their ancestors. Then every run that any of these asked for, since they repeat its answers. No run is read twice.
 _KIN = """
 WITH RECURSIVE above (id) AS (
     SELECT id FROM agentapp_run WHERE id IN ({})
@@ -43,12 +43,12 @@ SELECT id FROM kin
 
 
 class TooMuchMarked(PermissionDenied):
-    """An answer holds more that is marked than can be looked through. Nothing of it is shown."""
+    """An answer holds more marked values than can be searched. None of it is shown."""
 
 
 class Values:
-    """What is marked as personal, and as secret where that is wanted, in calls and requests, up to so many of each and
-    so many characters. Raises TooMuchMarked.
+    """The values marked as personal in calls and requests, and as secret if asked for. Raises TooMuchMarked beyond the
+    given number of rows of each, or of characters.
     """
 
     def __init__(self, *, secret: bool = False, most_rows: int | None = None, most_chars: int | None = None) -> None:
@@ -56,7 +56,7 @@ class Values:
         self._secret, self._most_rows, self._most_chars, self._chars = secret, most_rows, most_chars, 0
 
     def read(self, runs: Collection[Any]) -> set[str]:
-        """What is marked in these runs, and in those whose words they may repeat. Three queries, however many runs."""
+        """The marked values of these runs, and of runs whose words they may repeat. Three queries for any number."""
         runs = _with_kin(runs)
         marks = _PERSONAL + (_SECRET if self._secret else ())
         calls = ToolExecution.objects.filter(_any_of(marks), run__in=runs).order_by()
@@ -81,7 +81,7 @@ class Values:
         self._chars += sum(map(len, {text for text in columns.values() if isinstance(text, str)}))
         too_many = self._most_rows is not None and number > self._most_rows
         if too_many or (self._most_chars is not None and self._chars > self._most_chars):
-            raise TooMuchMarked("More is marked here than can be masked. Narrow it down.")
+            raise TooMuchMarked("There are too many marked values here to mask them all. Narrow the selection.")
         self.found |= lens.values_of(columns, names)
 
 

@@ -1,4 +1,4 @@
-"""Which fields of a call are secret and which are a person's, decided once: where its row is made."""
+"""Which fields of a call are secret and which are personal. Decided once, when its row is created."""
 
 import json
 from collections.abc import Iterator
@@ -17,8 +17,8 @@ class Marks:
 
 
 def of_call(tool: Tool | None, call: ToolCall, proposed: ToolCall | None = None) -> Marks:
-    """The marks of a call's tool. Of one that was not disclosed, those of the tool of that name, which is looked up, as
-    are the tools that the calls of a plan name. `proposed`: what the model asked for, where a hook made this of it.
+    """The marks of a call's tool. A tool that was not disclosed is looked up by name, and so are the tools that the
+    calls of a plan name. `proposed`: what the model asked for, if a hook changed it into this call.
     """
     names = {call.name} if tool is None else set()
     written = [call]
@@ -35,7 +35,7 @@ def of_call(tool: Tool | None, call: ToolCall, proposed: ToolCall | None = None)
 
 
 def _tools(names: set[str], plans: list[str]) -> list[Tool]:
-    """The tools with marks that are named, one way or the other. One query."""
+    """The tools with marks that the call or a plan names. One query."""
     unread = []
     for text in plans:
         try:
@@ -45,12 +45,12 @@ def _tools(names: set[str], plans: list[str]) -> list[Tool]:
     marked = Tool.objects.exclude(secret_fields=[], pii_fields=[])
     if not unread:
         marked = marked.filter(name__in=[storable(name) for name in names])
-    # What cannot be read is about every tool whose name stands in it.
+    # A plan that cannot be parsed counts as naming every tool whose name occurs in it.
     return [tool for tool in marked if tool.name in names or any(tool.name in text for text in unread)]
 
 
 def _named(plan: object) -> Iterator[str]:
-    """The tools that a plan names, also one that fits no schema and will be refused."""
+    """The tools that a plan names, even if the plan fits no schema and will be refused."""
     if isinstance(plan, dict):
         for name, value in plan.items():
             if name == "tool" and isinstance(value, str):

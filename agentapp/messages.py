@@ -1,4 +1,4 @@
-"""The words the loop, the drivers and the tools share: frozen dataclasses, no Django."""
+"""The vocabulary that the loop, the drivers and the tools share: frozen dataclasses, no Django."""
 
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -6,15 +6,15 @@ from typing import Any, Literal
 
 from agentapp.considered import Guidance
 
-# What one reply can have taken; more is a mistake, and would not fit the columns.
+# The most that one reply can have used. More is a mistake, and would not fit the columns.
 MAX_TOKENS = 1_000_000_000
 MAX_COST = 100_000
-# The longest that one call of a tool may be waited for: a day.
+# The longest wait for one call of a tool: a day.
 MAX_TIMEOUT_SECONDS = 86_400
 
-# Why the result of a call that acted is none that was promised.
+# Reasons why a call that acted did not return the promised result.
 ACTED = ("tool_result_invalid", "limit_reached")
-# In the control of a result that is an error: its tool does not say that nothing was done.
+# In the control of an error result: the tool does not rule out that something was done.
 MAY_HAVE_ACTED = "may_have_acted"
 
 ResultStatus = Literal["ok", "refused", "retryable_error", "fatal_error"]
@@ -29,12 +29,12 @@ class ToolCall:
     name: str
     arguments_text: str
     variable: str = ""
-    """The context variable that a driver refreshes by it; empty for what the model itself asked for."""
+    """The context variable that a driver refreshes with this call; empty if the model itself asked for it."""
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What one model reply took. `cost` is in US dollars; None means the price is unknown."""
+    """What one model reply used. `cost` is in US dollars; None means the price is unknown."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -42,7 +42,7 @@ class Usage:
     cost: Decimal | None = Decimal(0)
 
     def __add__(self, other: "Usage") -> "Usage":
-        """What two replies took together. An unknown price makes the sum unknown."""
+        """What two replies used together. An unknown price makes the sum unknown."""
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
@@ -52,7 +52,7 @@ class Usage:
 
     @property
     def credible(self) -> "Usage":
-        """Held to what one reply can have taken: an absurd figure from a provider must not stop a run."""
+        """Limited to what one reply can have used: an absurd figure from a provider must not stop a run."""
         return Usage(
             min(max(self.input_tokens, 0), MAX_TOKENS),
             min(max(self.output_tokens, 0), MAX_TOKENS),
@@ -63,7 +63,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class DecisionFailure:
-    """The model answered, and no decision could be made of it. `reason` is one of `reasons.Reason`."""
+    """The model answered, but its answer is not a usable decision. `reason` is one of `reasons.Reason`."""
 
     reason: str
     message: str
@@ -72,18 +72,18 @@ class DecisionFailure:
 
 @dataclass(frozen=True)
 class Note:
-    """A fact about a step or a call that belongs in the record, as in content_dropped."""
+    """A fact about a step or a call that belongs in the record, such as content_dropped."""
 
     type: str
     data: dict[str, Any] = field(default_factory=dict)
 
 
-# Why a model's reply ended, whoever its provider is.
+# Why a model's reply ended, in the same words for every provider.
 FINISH_REASONS = ("stop", "length", "content_filter", "tool_call", "error")
 
 
 MAX_CALLS = 128
-"""Of a reply. A step's limit is lower, and what is beyond that is refused call by call; beyond this nobody looks."""
+"""Per reply. Calls beyond a step's lower limit are refused one by one; calls beyond this are dropped unread."""
 
 
 @dataclass(frozen=True)
@@ -97,16 +97,16 @@ class Reply:
     finish_reason: str = ""
     provider_parts: list[dict[str, Any]] | None = None
     reasoning: str = ""
-    """What the model thought, where a driver has it say so apart from its text."""
+    """What the model thought, if a driver asks it to say so separately from its text."""
     first_token_seconds: float | None = None
-    """How long the first of it took to come. None: it came in one piece, or nobody measured."""
+    """How long the first part took to arrive. None: the reply came in one piece, or nobody measured."""
     failure: DecisionFailure | None = None
     notes: tuple[Note, ...] = ()
     guidance: Guidance | None = None
-    """What was looked at before it was decided, where guidelines decide."""
+    """What was considered before the decision, if guidelines decide."""
 
     def with_fewer_calls(self) -> "Reply":
-        """Without the calls that nobody looks at, and with a note of how many these were."""
+        """The reply without its calls beyond the maximum, and with a note of how many were dropped."""
         dropped = len(self.tool_calls) - MAX_CALLS
         if dropped <= 0:
             return self
@@ -149,7 +149,7 @@ ChatMessage = UserMessage | AssistantMessage | ToolMessage
 
 
 FAILED = ("retryable_error", "fatal_error")
-"""Statuses of a call that was to be done and could not be."""
+"""Statuses of a call that was attempted and failed."""
 
 
 @dataclass(frozen=True)
@@ -166,18 +166,18 @@ class ToolResult:
     evidence_ref: str = ""
     retry_after: float | None = None
     artifact: Any = None
-    """For the application, as in a file's reference or the rows behind a sum. Never shown to the model."""
+    """For the application, such as a file's reference or the rows behind a sum. Never shown to the model."""
     notes: tuple[Note, ...] = ()
-    """Facts about the call that belong in the record, as in outbound.refused."""
+    """Facts about the call that belong in the record, such as outbound.refused."""
 
     @property
     def took_effect(self) -> bool:
-        """Whether the tool did what it was asked for, or some of it: what it gave may not be as promised."""
+        """Whether the tool did what it was asked to do, or part of it, even if its result is not as promised."""
         return self.status == "ok" or self.reason in ACTED
 
     @property
     def doubt(self) -> dict[str, Any]:
-        """Whether it may have had its effect though it failed, as `control` says it. Empty: the tool rules that out."""
+        """Says that a failed call may have had its effect, as in `control`. Empty: the tool rules that out."""
         return {MAY_HAVE_ACTED: True} if self.control.get(MAY_HAVE_ACTED) else {}
 
 
@@ -194,7 +194,7 @@ class StopSignal:
 class StopRun(Exception):
     """Raised by a tool or a hook to end the run as stopped. People read the message.
 
-    The call of a tool that raises it counts as done: what could not be done is a ToolError.
+    The call of a tool that raises it counts as done. A tool that could not do its work raises ToolError instead.
     """
 
     def __init__(self, message: str, context: dict[str, Any] | None = None, source: str = "") -> None:

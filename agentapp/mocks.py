@@ -1,8 +1,8 @@
-"""What answers the calls of a mocked run in the place of tools, as its row says it. Calls nothing and writes nothing.
+"""Answers the calls of a mocked run in place of its tools, as the run's row says. Calls nothing and writes nothing.
 
-`Run.mocks` is {"tools": {name: {"answers": […], "snapshot": …}}, "agents": {name: script}}. Each of a tool's answers
-says for which arguments it is, and is one or several: the first call that it is for gets the first, and so on; the last
-one stays. What the n-th call was is counted from the run's rows, so that every worker gives the same answer.
+`Run.mocks` is {"tools": {name: {"answers": […], "snapshot": …}}, "agents": {name: script}}. Each entry of a tool's
+answers says which arguments it is for and holds one or more answers: the first matching call gets the first answer, and
+so on; the last one repeats. Calls are counted from the run's rows, so every worker gives the same answer.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,9 +23,9 @@ from agentapp.transcript import StepRows
 from approvals.digest import MalformedJSON, canonical, load
 
 MAX_ANSWERS = 200
-MALFORMED = "The result does not fit what the tool says it returns."
+MALFORMED = "The result does not fit the tool's output schema."
 _TEXT = {"type": "string", "minLength": 1, "maxLength": 4000}
-# One of these says what an answer is; what else it may say stands with it.
+# An answer has exactly one of these kinds; the other keys that a kind allows are listed with it.
 _KINDS: dict[str, dict[str, Any]] = {
     "result": {"result": True, "trust": {"enum": ["trusted_system", "untrusted_content"]}},
     "error": {"error": _TEXT, "retryable": {"type": "boolean"}},
@@ -54,7 +54,7 @@ _TOOL = {
     "type": "object",
     "properties": {
         "answers": {"type": "array", "items": _ANSWERS, "maxItems": MAX_ANSWERS},
-        # The state that a decision rests on; several: as it is found each time that people are asked anew.
+        # The state that a decision rests on. A list: one state for each time that people are asked again.
         "snapshot": {"anyOf": [_STATE, {"type": "array", "items": _STATE, "minItems": 1, "maxItems": MAX_ANSWERS}]},
     },
     "additionalProperties": False,
@@ -75,7 +75,7 @@ MOCKS_SCHEMA: dict[str, Any] = {
 
 
 class MocksError(ValueError):
-    """These are no mocks; the message names the first place."""
+    """These mocks are not valid. The message names the first problem."""
 
 
 def check_mocks(mocks: object) -> None:
@@ -90,26 +90,26 @@ def check_mocks(mocks: object) -> None:
 
 
 def answer_problem(said: object) -> str:
-    """What is wrong with one answer, in the words of whoever wrote it. Empty: nothing."""
+    """What is wrong with one answer, in the words its author used. Empty: nothing."""
     if not isinstance(said, Mapping):
-        return 'an answer is an object, as {"result": 1}'
+        return 'an answer is an object, such as {"result": 1}'
     kinds = [kind for kind in _KINDS if kind in said]
     if len(kinds) != 1:
         named = ", ".join(map(str, said)) or "nothing"
-        return f"an answer says one of {', '.join(sorted(ANSWER_KINDS))}, and this says {named}"
+        return f"an answer has exactly one of {', '.join(sorted(ANSWER_KINDS))}, but this one has {named}"
     problems = problems_of(_OF_KIND[kinds[0]], said, Words("", f"does not go with {kinds[0]}"))
     return problems[0].sentence.rstrip(".") if problems else ""
 
 
 @dataclass(frozen=True)
 class StandIn:
-    """What is called in the place of a tool: it knows its answer already."""
+    """Called in place of a tool: it already knows its answer."""
 
     answer: Mapping[str, Any] | None
     limits: Mapping[str, int] = MappingProxyType({})
 
     def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-        """The answer, as the tool would have given it. A tool without a mock has failed for good."""
+        """The answer, as the tool would have given it. A tool without a mock fails permanently."""
         answer = self.answer
         if answer is None:
             message = "This call is not mocked, so nothing was called."
@@ -131,14 +131,14 @@ class StandIn:
 
 @dataclass(frozen=True)
 class PlanStandIn(StandIn):
-    """Proposing a plan is a matter between a run and people, and touches nothing: it needs no mock."""
+    """Proposing a plan concerns only the run and people, and changes nothing outside: it needs no mock."""
 
     def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         return approved(arguments["calls"])
 
 
 def stand_in(run: Run, steps: Sequence[StepRows], execution: ToolExecution, text: str, attempt: int) -> StandIn:
-    """What is called in the place of the tool of a call, for one attempt at it."""
+    """What is called in place of a call's tool, for one attempt."""
     arguments = load(text)
     known = _of_tool(run, execution.name).get("answers", [])
     for at, answers in enumerate(known):
@@ -150,12 +150,12 @@ def stand_in(run: Run, steps: Sequence[StepRows], execution: ToolExecution, text
 
 
 def answers_tool(run: Run, name: str) -> bool:
-    """Whether the run's mocks have any answer for a tool, as for one that asks an agent."""
+    """Whether the run's mocks have any answer for a tool, such as one that asks an agent."""
     return bool(_of_tool(run, name).get("answers"))
 
 
 def script_of(run: Run, agent: str) -> list[dict[str, Any]] | None:
-    """What an agent that the run asks would answer, where its mocks say so."""
+    """What an agent that the run asks would answer, if the mocks say so."""
     script: list[dict[str, Any]] | None = (run.mocks or {}).get("agents", {}).get(agent)
     return script
 
@@ -174,7 +174,7 @@ def _of_tool(run: Run, name: str) -> Mapping[str, Any]:
 
 
 def _is_for(answers: Mapping[str, Any], arguments: Any) -> bool:
-    """Whether answers are for a call: whatever they name among its arguments is exactly that."""
+    """Whether answers are for a call: every argument that they name has exactly the value they give."""
     wanted: Mapping[str, Any] = answers.get("when", {})
     if not wanted:
         return True
@@ -186,8 +186,8 @@ def _is_for(answers: Mapping[str, Any], arguments: Any) -> bool:
 def _place(
     answers: Sequence[Mapping[str, Any]], steps: Sequence[StepRows], execution: ToolExecution, attempt: int
 ) -> int:
-    """How many attempts the last of these answers answered before this one, in the order of the model: it was the first
-    that was for them.
+    """How many attempts the last of these answers served before this one, in the model's order: those for which it was
+    the first that matched.
     """
     *earlier, own = answers
     before = [other for other in _earlier(steps, execution) if _is_for(own, other.args)]

@@ -1,4 +1,4 @@
-"""Tells workers what may be due, by a task's name: so that whatever moves a run, or hears of something, can say so."""
+"""Tells workers what may be due, by task name, so that any code that moves a run or learns of a change can do it."""
 
 import uuid
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Tell no worker about the runs that are moved meanwhile: whoever moves them drives them, too."""
+    """Tell no worker about the runs that are moved meanwhile: the code that moves them also drives them."""
     before = _quiet.set(True)
     try:
         yield
@@ -27,12 +27,12 @@ def quiet() -> Iterator[None]:
 
 
 def nudge(run_id: uuid.UUID, delay: float = 0) -> None:
-    """Tell a worker that a run may be due. Never raises: the sweep finds what a lost nudge leaves."""
+    """Tell a worker that a run may be due. Never raises: the sweep finds the run if a nudge is lost."""
     _nudge(run_id, delay, broker.WORK)
 
 
 def answered(run_id: uuid.UUID, delay: float = 0) -> None:
-    """The same about a run that a person has just answered: however many wait for a worker, it goes on before them."""
+    """Like `nudge`, for a run that a person has just answered: it goes ahead of all other runs waiting for a worker."""
     _nudge(run_id, delay, broker.ANSWERED)
 
 
@@ -43,19 +43,19 @@ def _nudge(run_id: uuid.UUID, delay: float, priority: int) -> None:
 
 
 def source_changed(source: str) -> None:
-    """Tell a worker that the tools of this source have changed. Never raises: sources are looked at anyway."""
+    """Tell a worker that the tools of this source have changed. Never raises: sources are checked regularly anyway."""
     broker.tell(REFRESH_SOURCE, (source,), about=f"that the tools of {source} have changed", priority=broker.WORK)
 
 
 def account_changed(user_id: int, event: str, detail: str, moment: str) -> None:
-    """Tell a worker to mail somebody that their account has changed. Never raises: the ledger has it anyway."""
+    """Tell a worker to mail a person that their account has changed. Never raises: the ledger has it anyway."""
     broker.tell(
         MAIL_ACCOUNT_CHANGE, (user_id, event, detail, moment), about=f"to mail user {user_id} about their account"
     )
 
 
 def check_ledger(verification_id: uuid.UUID) -> None:
-    """Tell a worker that somebody wants the ledger checked. Never raises: it is looked for each minute anyway."""
+    """Tell a worker that somebody wants the ledger checked. Never raises: workers look for this every minute anyway."""
     broker.tell(
         VERIFY_LEDGER,
         (str(verification_id),),

@@ -1,8 +1,8 @@
 """Watching runs from inside the process: every event of the ledger, and some that are never stored.
 
 Events of the ledger are delivered when their transaction has committed, to the process that wrote them;
-the others as they happen. A subscriber that raises is logged and changes nothing. What subscribers do has
-effects, so that nothing is told of mocked runs.
+the others as they happen. A subscriber that raises is logged and changes nothing. Subscribers can have
+effects, so they are told nothing about mocked runs.
 """
 
 import logging
@@ -19,7 +19,7 @@ from approvals import ledger
 log = logging.getLogger(__name__)
 
 ALIASES = {"tool_start": "tool_call.started", "tool_end": "tool_call.completed"}
-"""Other names under which a type of event can be subscribed to."""
+"""Other names under which you can subscribe to an event type."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ _changing = threading.Lock()
 
 
 def wiretap(callback: Callback) -> Unsubscribe:
-    """Call back for every event. Returns what ends the subscription."""
+    """Call back for every event. Returns a function that ends the subscription."""
     return _subscribe("", callback)
 
 
 def on_event(type: str, callback: Callback) -> Unsubscribe:
-    """Call back for one type of event, as in "tool_call.started". Returns what ends the subscription."""
+    """Call back for one type of event, such as "tool_call.started". Returns a function that ends the subscription."""
     return _subscribe(ALIASES.get(type, type), callback)
 
 
@@ -61,7 +61,7 @@ def is_watched() -> bool:
 
 def _subscribe(type: str, callback: Callback) -> Unsubscribe:
     global _subscriptions
-    # A tuple of its own, so that the same callback twice is two subscriptions.
+    # A new tuple, so that subscribing the same callback twice makes two subscriptions.
     subscription = (type, callback)
     with _changing:
         _subscriptions = (*_subscriptions, subscription)

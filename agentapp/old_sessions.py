@@ -1,4 +1,4 @@
-"""Sessions that are over: nothing else deletes them, and anybody who opens the sign-in page can begin one."""
+"""Deletes expired sessions: nothing else does, and anybody who opens the sign-in page can begin one."""
 
 from datetime import timedelta
 from typing import Any
@@ -12,18 +12,18 @@ from django.http import HttpRequest
 
 from approvals.clock import Now
 
-# One statement deletes no more, and one pass makes no more of them than this; the next goes on.
+# The most rows that one statement and one pass delete. The next pass continues.
 BATCH = 1000
 MOST = 200 * BATCH
-# Whoever is signing in right now has one of the two rows before the other.
+# During a sign-in, one of the two rows exists before the other.
 _SETTLES = timedelta(hours=1)
 
 
 def end_none_at_sign_in() -> None:
-    """Let a sign-in list its own session and look into no other.
+    """Let a sign-in list its own session and load no other.
 
-    allauth loads each other session of the person to find out whether it is over, and whoever loads one that an
-    earlier SECRET_KEY has signed replaces it: its browser would never learn by what. What is over is forgotten here.
+    allauth loads every other session of the person to see whether it has expired. Loading a session signed with an
+    earlier SECRET_KEY replaces it, and its browser would never learn the new key. `forget` deletes expired sessions.
     """
     user_logged_in.disconnect(signals.on_user_logged_in)
     user_logged_in.connect(_list_own)
@@ -34,7 +34,7 @@ def _list_own(request: HttpRequest, **_: Any) -> None:
 
 
 def forget() -> int:
-    """Delete sessions past their end, and the lines in people's lists whose session is gone. Returns how many rows."""
+    """Delete expired sessions, and the entries in people's lists whose session is gone. Returns the number of rows."""
     gone = 0
     while gone < MOST and (some := _forget_some()):
         gone += some
@@ -46,7 +46,7 @@ def forget() -> int:
 def _forget_some() -> int:
     over = Session.objects.filter(expire_date__lt=Now())
     keys = list(over.order_by("expire_date").values_list("pk", flat=True)[:BATCH])
-    # Asked again: one that was used meanwhile goes on.
+    # The condition is checked again: a session that was used meanwhile stays.
     return over.filter(pk__in=keys).delete()[0]
 
 

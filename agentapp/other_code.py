@@ -1,8 +1,8 @@
-"""Calls of a tool whose code in this process is not what the record promises: who makes them, and how long that waits.
+"""Calls of a tool whose code in this process is not the version on record: who makes them, and how long they wait.
 
-While a release goes out, processes of two run side by side. A run whose call this one cannot make is left to one that
-can. Where there is none, because nobody ran `sync_tools`, or ran it last from a program that has been taken back, it
-would come back for ever: after a while the call is given up, as whoever asks here has it.
+During a deployment, processes of two releases run side by side. If this process cannot make a run's call, it leaves the
+run to one that can. There may be none, because nobody ran `sync_tools`, or because it last ran from a release that was
+rolled back. The run would then come back for ever, so after a while the call is given up; the caller here decides how.
 """
 
 from typing import Any
@@ -21,21 +21,21 @@ from approvals.models import Event
 
 LOOK_AGAIN_SECONDS = 30
 GIVEN_UP_AFTER_SECONDS = 15 * 60
-"""How long a call is left to other processes in all, before none is taken to have its tool."""
+"""How long in total a call is left to other processes, before we assume that none has its tool."""
 
-NOBODY_HAS_IT = "No process has the version of {} that is on record, so it did not run. Go on without it."
-ASKED_AGAIN = "No process had the version of {} that is on record, so it could not run."
+NOBODY_HAS_IT = "No process has the recorded version of {}, so it did not run. Go on without it."
+ASKED_AGAIN = "No process had the recorded version of {}, so it could not run."
 _ASKS_ANEW = ("approval.superseded", "tool_call.set_aside")
 
 
 class OtherCode(Exception):
-    """The code of this process is not what people were asked about: a process that has it makes the call."""
+    """The code of this process is not the version that people were asked about: another process makes the call."""
 
 
 def refused(execution: ToolExecution, tool: Tool | None = None) -> ToolResult | None:
     """The answer to a call that no process could make in all that time. None: this process can make it.
 
-    Raises OtherCode while another may. `tool`: its row as it is by now.
+    Raises OtherCode while another process may still make it. `tool`: its row as it is now.
     """
     tool = tool or execution.tool
     assert tool is not None
@@ -48,10 +48,10 @@ def refused(execution: ToolExecution, tool: Tool | None = None) -> ToolResult | 
 
 
 def unseen(execution: ToolExecution, tool: Tool, arguments: dict[str, Any]) -> str:
-    """Why nobody looks up the state that a call rests on, where no process could in all that time. Empty: it is looked
-    up here. What other code finds is not what people were shown, or will be.
+    """Why the state that a call rests on is not looked up: no process could in all that time. Empty: it is looked up
+    here. Other code would not find the state that people were shown, or will be.
 
-    Raises OtherCode while another process may.
+    Raises OtherCode while another process may still look it up.
     """
     for each in planning.tools_of(arguments).values() if proposes_plan(tool) else (tool,):
         if each.takes_snapshot and refused(execution, each) is not None:
@@ -60,11 +60,11 @@ def unseen(execution: ToolExecution, tool: Tool, arguments: dict[str, Any]) -> s
 
 
 def _left_for(execution: ToolExecution, why: str) -> int:
-    """For how many seconds the run was left to other processes for this reason since anything became of the call.
+    """For how many seconds the run was left to other processes for this reason since the call last changed.
 
-    The pauses of the run are added up, and nothing is measured from when it could first have run: workers that were
-    all down, or a run that was paused, have looked for nobody. A call that is set aside because nobody has the tool is
-    asked about without waiting anew.
+    The delays are added up; the time is not measured from when the run could first have run. While all workers were
+    down, or the run was paused, nobody was looking for such a process. A call that is set aside because nobody has the
+    tool is asked about without waiting again.
     """
     of_run = Event.objects.filter(chain=ledger.run_chain(execution.run_id))
     became = of_run.filter(execution_id=execution.pk).exclude(type__in=_ASKS_ANEW)

@@ -1,7 +1,7 @@
-"""Connections to PostgreSQL that do not come from the pool: for what may hold one while it waits for the outside.
+"""Connections to PostgreSQL from outside the pool, for code that may hold one while it waits for an outside service.
 
-The pool is for work that is over in a moment. A few tools that have asked something and wait for a slow server, or
-hang, would take all of it, and nothing could be written any more. SQLite has no pool, and nothing is different there.
+The pool is for short work. A few tools that have made a query and then wait for a slow server, or hang, would use it
+all up, and nothing could be written any more. SQLite has no pool, so nothing changes there.
 """
 
 import os
@@ -18,12 +18,12 @@ from psycopg.pq import TransactionStatus
 
 from agentapp.connections import POSTGRESQL
 
-# Ending the statement of whoever was given up on is asked of the server; it may be that which does not answer.
+# We ask the server to end the statement of a call that was given up; the server may be what does not answer.
 CANCELS_WITHIN_SECONDS = 2
 
 
 class Line:
-    """The connection of one thread, as somebody else may cut it."""
+    """The connection of one thread, which another thread may cut."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -37,15 +37,15 @@ class Line:
             made = connect()
             with self._lock:
                 if not self._is_cut:
-                    # A number of our own for the socket: the other is anybody's as soon as libpq lets go of it.
+                    # Our own file descriptor for the socket: the original may be reused as soon as libpq closes it.
                     self._made, self._socket = made, socket.socket(fileno=os.dup(made.fileno()))
                     return made
             made.close()
-        raise OperationalError("Nobody waits for this call any more: it has no connection to the database.")
+        raise OperationalError("Nothing is waiting for this call any more, so it has no database connection.")
 
     @contextmanager
     def closing(self) -> Iterator[None]:
-        """While the thread itself closes its connection, nobody else touches it."""
+        """While the thread closes its own connection, no other thread touches it."""
         with self._lock:
             try:
                 yield
@@ -55,17 +55,17 @@ class Line:
                 self._made = self._socket = None
 
     def cut(self) -> None:
-        """End the connection for its thread, and let it make no other. What was not committed is undone.
+        """End the thread's connection, and let it open no other. What was not committed is rolled back.
 
-        The connection itself belongs to its thread, which may be in the middle of using it: only its socket is shut,
-        so that the thread finds it broken, and the server ends its side.
+        The connection belongs to its thread, which may be using it right now. Only its socket is shut down: the thread
+        finds the connection broken, and the server ends its side.
         """
         with self._lock:
             self._is_cut = True
             if self._made is None or self._socket is None:
                 return
             if self._made.info.transaction_status == TransactionStatus.ACTIVE:
-                # A server looks at the socket when it has something to say, and a statement may wait for long.
+                # A server looks at the socket only when it has something to send, and a statement may wait for long.
                 with suppress(psycopg.Error, OSError):
                     self._made.cancel_safe(timeout=CANCELS_WITHIN_SECONDS)
             with suppress(OSError):
@@ -89,7 +89,7 @@ class _OwnConnection(DatabaseWrapper):
 
 @contextmanager
 def outside_of_pool(line: Line) -> Iterator[None]:
-    """For a thread that has just begun, to its end: it connects when it first asks something, and not by the pool."""
+    """For the whole life of a thread: its first query opens a connection that is not from the pool."""
     usual = connections.settings[DEFAULT_DB_ALIAS]
     if usual["ENGINE"] == POSTGRESQL:
         options = {name: value for name, value in usual["OPTIONS"].items() if name != "pool"}

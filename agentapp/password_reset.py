@@ -1,6 +1,6 @@
 """A new password by mail: who gets a link, what it is worth, and what using it changes.
 
-A link opens the choice of a password and nothing else: whoever has a second factor still shows it when signing in.
+A link lets its owner choose a password and nothing else: a person with a second factor still needs it to sign in.
 """
 
 import logging
@@ -27,7 +27,7 @@ _MAIL_FAILED = "mail_failed"
 
 @dataclass(frozen=True)
 class Asking:
-    """Where a link was asked for, as far as it is known. A mail of ours says it: none of it is text from outside."""
+    """Where a link was asked for, as far as known. Our mails quote it, so none of it is text from outside."""
 
     ip: str = ""
     device: str = ""
@@ -35,19 +35,19 @@ class Asking:
 
 
 class Links(PasswordResetTokenGenerator):
-    """Signed with the password, the address and the last sign-in: any change of these makes a link worthless."""
+    """Signed with the password, the address and the last sign-in: any change to these makes a link worthless."""
 
     def check_token(self, user: Any, token: str | None) -> bool:
         return user is not None and _refusal(user) == "" and super().check_token(user, token)
 
 
 def mail_links(address: str, asking: Asking) -> None:
-    """Mail a link to each account that has this address and a password to forget. Every asking is in the ledger."""
+    """Mail a link to each account with this address and a usable password. Every request is in the ledger."""
     _answer(address, partial(_mail_link, asking=asking))
 
 
 def give_up(address: str) -> None:
-    """Note that nobody came to mail the links in time."""
+    """Record that the links were not mailed in time."""
     _answer(address, lambda _: _MAIL_FAILED)
 
 
@@ -59,13 +59,13 @@ def _answer(address: str, mail_link: Callable[[User], str]) -> None:
         why = {"reason": reason} if reason else {}
         facts.append({"user": user.get_username(), "known": True, "mailed": not reason, **why})
     with ledger.transaction():
-        # An address that nobody has is left out, like a name that nobody has.
+        # An unknown address is not recorded, and neither is an unknown name.
         for data in facts or [{"user": "", "known": False, "mailed": False}]:
             ledger.record(ledger.CONFIGURATION, "signin.reset_asked", data)
 
 
 def use(link_of: User, key: str, password: str) -> bool:
-    """Use a link up: set the password and end every session. False: somebody else was first, or it no longer counts."""
+    """Use a link: set the password and end every session. False: it was already used, or is no longer valid."""
     with ledger.transaction():
         user = User.objects.select_for_update().get(pk=link_of.pk)
         if not Links().check_token(user, key):
@@ -85,25 +85,25 @@ def use(link_of: User, key: str, password: str) -> bool:
 
 
 def _has(user: User, address: str) -> bool:
-    """Databases fold letters differently; two addresses that only look alike are not the same."""
+    """Compares again, because databases fold case differently: two addresses that only look alike are not the same."""
     return user.email.lower() == address.lower()
 
 
 def _refusal(user: User) -> str:
-    """Why this account gets no link, or an empty text."""
+    """Why this account gets no link. Empty: it gets one."""
     if not user.is_active:
         return "switched_off"
     return "" if user.has_usable_password() else "no_password"
 
 
 def _mail_link(user: User, asking: Asking) -> str:
-    """Send one link to the address that the account has. Returns why it was not sent, or an empty text."""
+    """Send one link to the account's address. Returns why it was not sent, or an empty string."""
     place = {"uidb36": user_pk_to_url_str(user), "key": Links().make_token(user)}
     context = {
         "user": user,
         "asking": asking,
         "minutes": settings.PASSWORD_RESET_TIMEOUT // 60,
-        # Never from the request: its Host is whatever somebody sent.
+        # Never from the request: anybody can put anything in its Host header.
         "link": settings.BASE_URL + reverse("account_reset_password_from_key", kwargs=place),
     }
     try:

@@ -1,6 +1,6 @@
-"""Putting runs aside and letting them go on: the part of `runs` that people ask for.
+"""Pauses and resumes runs: the part of `runs` that people ask for.
 
-A function returns whether it changed a row; False means somebody else got there first, and is normal.
+Each function returns whether it changed a row. False means that somebody else got there first, which is normal.
 """
 
 import uuid
@@ -18,9 +18,9 @@ from approvals.models import Event
 
 
 def pause(run: Run, actor: str, token: uuid.UUID | None = None, beside: Run | None = None) -> bool:
-    """Put a run aside until somebody resumes it; its requests stay open. The caller holds its lock.
+    """Pause a run until somebody resumes it; its requests stay open. The caller holds its lock.
 
-    `token`: the lease of the worker that does it. `beside`: the run that it is put aside with, and goes on with.
+    `token`: the lease of the worker that pauses it. `beside`: the run that it is paused and resumed with.
     False: the run has ended, or a worker holds it.
     """
     changed = (
@@ -43,7 +43,7 @@ def pause(run: Run, actor: str, token: uuid.UUID | None = None, beside: Run | No
 
 
 def resume(run: Run, actor: str) -> bool:
-    """Queue a paused run again; whatever it waited for, it looks anew. False: it is not paused."""
+    """Queue a paused run again; it checks again whatever it was waiting for. False: it is not paused."""
     paused = Run.objects.filter(pk=run.pk, state=Run.State.PAUSED)
     changed = paused.update(state=Run.State.QUEUED, wake_at=None, pause_requested_at=None, updated_at=Now())
     if changed:
@@ -52,7 +52,7 @@ def resume(run: Run, actor: str) -> bool:
 
 
 def request_pause(run: Run, actor: str, beside: Run | None = None) -> bool:
-    """Ask the worker that holds a run to put it aside before its next model or tool call. `beside`: as of `pause`."""
+    """Ask the worker that holds a run to pause it before its next model or tool call. `beside`: as for `pause`."""
     running = Run.objects.filter(pk=run.pk, state=Run.State.RUNNING, pause_requested_at__isnull=True)
     changed = running.update(pause_requested_at=Now(), updated_at=Now())
     if changed:
@@ -61,22 +61,22 @@ def request_pause(run: Run, actor: str, beside: Run | None = None) -> bool:
 
 
 def put_aside(run: Run, actor: str, beside: Run | None = None) -> bool:
-    """Pause a run at once where no worker holds it, else before its next model or tool call. The caller holds its lock.
+    """Pause a run at once if no worker holds it, else before its next model or tool call. The caller holds its lock.
 
-    `beside`: as of `pause`. False: it has ended, or somebody has put it aside before.
+    `beside`: as for `pause`. False: it has ended, or is already paused or about to be.
     """
     return (request_pause if run.state == Run.State.RUNNING else pause)(run, actor, beside=beside)
 
 
 def is_aside_with(run: Run, other: Run) -> bool:
-    """Whether people have put a run aside with another, and nobody by itself since."""
+    """Whether people last paused this run together with the other, and not by itself since."""
     asked = Event.objects.filter(chain=ledger.run_chain(run.pk), type__in=("run.paused", "run.pause_requested"))
     last = asked.exclude(actor_key=ledger.SYSTEM).order_by("-seq").first()
     return last is not None and last.data.get("with") == str(other.pk)
 
 
 def take_back_pause(run: Run, actor: str) -> None:
-    """Let a run go on that was put aside, or is about to be. The caller holds its lock."""
+    """Resume a run that is paused or about to be. The caller holds its lock."""
     if resume(run, actor):
         return
     asked = Run.objects.filter(pk=run.pk, pause_requested_at__isnull=False)
@@ -89,12 +89,12 @@ def _with(beside: Run | None) -> dict[str, Any]:
 
 
 def want_paused_too(run: Run, actor: str, beside: Run | None = None) -> None:
-    """Note that somebody else wants a run put aside that is already, or is about to be. The caller holds its lock."""
+    """Record that another person wants a run paused that already is, or is about to be. The caller holds its lock."""
     ledger.record(ledger.run_chain(run.pk), "run.pause_requested", _with(beside), actor)
 
 
 def take_over(run: Run, user: User) -> bool:
-    """Let a person speak in the agent's place. The caller holds the run's lock. False: somebody does already."""
+    """Let a person speak in the agent's place. The caller holds the run's lock. False: somebody already does."""
     takers = run.takers if user.pk in run.takers else [*run.takers, user.pk]
     changed = Run.objects.filter(pk=run.pk, taken_over_by__isnull=True).update(
         taken_over_by=user, taken_over_at=Now(), takers=takers, updated_at=Now()
@@ -106,7 +106,7 @@ def take_over(run: Run, user: User) -> bool:
 
 
 def bar(run: Run, people: Iterable[int]) -> None:
-    """Let these decide nothing about what a run proposes from here on. The caller holds the run's lock."""
+    """Bar these people from deciding on anything the run proposes from now on. The caller holds the run's lock."""
     new = [pk for pk in people if pk not in run.takers]
     if new:
         run.takers = [*run.takers, *new]
@@ -114,9 +114,9 @@ def bar(run: Run, people: Iterable[int]) -> None:
 
 
 def hand_back(run: Run, actor: str) -> bool:
-    """Let the agent speak again, and go on if it had not ended. The caller holds the run's lock.
+    """Let the agent speak again, and resume the run if it had not ended. The caller holds the run's lock.
 
-    A worker that has not come to the point where it stops goes on as if nobody had asked.
+    A worker that has not yet reached the point where it would stop carries on as if nobody had asked.
     False: nobody has taken it over.
     """
     changed = Run.objects.filter(pk=run.pk, taken_over_by__isnull=False).update(
@@ -134,13 +134,13 @@ def join(run: Run, conversation: Conversation) -> None:
 
 
 def worked_seconds() -> Any:
-    """The time a worker has held the run, added to that of its other holders."""
+    """The time this worker has held the run, added to that of its earlier holders."""
     return F("worked_seconds") + Coalesce(SecondsSince("claimed_at"), Value(0.0))
 
 
 def wake_switched(run_ids: Sequence[uuid.UUID]) -> None:
-    """Make runs that wait for a kill switch due: it was released."""
+    """Make the runs due that were waiting for a kill switch: it was released."""
     waiting = Run.objects.filter(pk__in=run_ids, state=Run.State.WAITING, waiting_for=Run.WaitingFor.SWITCH)
-    # Whoever holds a row is about to look for itself, and may be waiting for the one who releases.
+    # Whoever holds a row is about to check for itself, and may be waiting for the transaction that releases.
     free = list(waiting.select_for_update(skip_locked=True, no_key=True).order_by("pk").values_list("pk", flat=True))
     waiting.filter(pk__in=free).update(wake_at=Now(), updated_at=Now())

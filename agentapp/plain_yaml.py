@@ -1,8 +1,7 @@
 """YAML whose plain values are those of JSON.
 
-YAML of old has more: 1:30 is a number to the base of sixty there, which costs the square of its length to work out, 012
-one to the base of eight, and 1_000 a thousand; no, on and NO are truth values, as where countries are listed. Here each
-of them is a text.
+YAML 1.1 has more: 1:30 is a base-60 number, which takes quadratic time to read, 012 is octal and 1_000 a thousand; no,
+on and NO are booleans, even in a list of countries. Here each of these is text.
 """
 
 import re
@@ -12,7 +11,7 @@ from typing import Any
 import yaml
 
 TAG = "tag:yaml.org,2002:"
-# By kind its pattern, and what a text of it begins with.
+# Each kind with its pattern, and the characters that such text can begin with.
 NUMBERS = (
     ("int", r"[-+]?(0|[1-9][0-9]*)", list("-+0123456789")),
     ("float", r"[-+]?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][-+]?[0-9]+)?", list("-+0123456789")),
@@ -22,13 +21,13 @@ _OLD = {f"{TAG}{kind}" for kind, _, _ in (*NUMBERS, *WORDS)}
 
 
 def add_resolvers(reader: Any, kinds: Iterable[tuple[str, str, list[str]]]) -> None:
-    """Have a reader or writer of YAML know these kinds by their patterns."""
+    """Teach a YAML loader or dumper to recognise these kinds by their patterns."""
     for kind, pattern, first in kinds:
         reader.add_implicit_resolver(f"{TAG}{kind}", re.compile(f"(?:{pattern})\\Z"), first)
 
 
 class Loader(yaml.SafeLoader):
-    """What people write by hand: YAML's plain types, and JSON's as JSON has them, also where they are called such."""
+    """Reads what people write by hand: YAML's plain types, with JSON's types as in JSON, even if tagged explicitly."""
 
     yaml_implicit_resolvers = {
         first: [(tag, pattern) for tag, pattern in known if tag not in _OLD]
@@ -37,7 +36,7 @@ class Loader(yaml.SafeLoader):
 
 
 class Dumper(yaml.SafeDumper):
-    """Writes what both `Loader` and every other reader take for the same: a text like 1e5 in quotes, and so 1:30."""
+    """Writes what `Loader` and every other reader understand alike: text such as 1e5 or 1:30 is quoted."""
 
 
 def _text(loader: Any, node: Any) -> str:

@@ -1,4 +1,4 @@
-"""The card of a plan: each of its calls as it would stand on a card of its own, in our words."""
+"""The card of a plan: each of its calls as its own card would show it, in our words."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,13 +20,13 @@ from approvals.masking import masked
 from approvals.models import EffectClass
 from approvals.planned import ShownCall
 
-MOVED_ON = "It is planned in {}, and what that rested on has changed."
-AS_PLANNED = "It is planned in {}, which does not allow it now."
+MOVED_ON = "It is planned in {}, but the state that plan rested on has changed."
+AS_PLANNED = "It is planned in {}, but that plan does not allow it now."
 
 
 @dataclass(frozen=True)
 class Looked:
-    """One call of a plan as it was looked at for the card."""
+    """One call of a plan as it was examined for the card."""
 
     tool: Tool
     arguments: dict[str, Any]
@@ -34,8 +34,8 @@ class Looked:
 
 
 def look(situation: Situation, text: str) -> list[Looked]:
-    """Every call of a plan with the rules' word on it and what speaks for a higher risk. Calls that are gone are left
-    out: the plan's own ruling says so.
+    """Every call of a plan, with the rules' ruling on it and the factors that raise its risk. Calls whose tool is gone
+    are left out: the plan's own ruling says so.
     """
     found = []
     for call in calls_of(parse(text)):
@@ -45,7 +45,7 @@ def look(situation: Situation, text: str) -> list[Looked]:
         arguments = effective(tool, call.arguments)
         origins = origins_for(situation, tool, arguments)
         ruling = ruling_for(situation, tool, arguments, origins=lambda origins=origins: origins)  # type: ignore[misc]
-        one = ToolExecution()  # it is none yet, and is compared with those that are
+        one = ToolExecution()  # not executed yet: an empty row, to compare with existing ones
         earlier = weighing.before(situation.run, tool, one)
         found.append(
             Looked(tool, arguments, weighing.weigh(one, tool, ruling, arguments, origins, earlier, timezone.now()))
@@ -54,7 +54,7 @@ def look(situation: Situation, text: str) -> list[Looked]:
 
 
 def as_risky(weighed: Weighed, calls: list[Looked]) -> Weighed:
-    """The terms of a plan, which is as risky as the riskiest of its calls."""
+    """The plan with its terms raised: it is as risky as the riskiest of its calls."""
     highest = weighed.terms.risk
     for each in calls:
         highest = risk.higher(highest, each.weighed.terms.risk)
@@ -62,7 +62,7 @@ def as_risky(weighed: Weighed, calls: list[Looked]) -> Weighed:
 
 
 def of_plan(card: Card, calls: list[Looked]) -> Card:
-    """The card of a plan in the place of the one that its proposal alone would have."""
+    """The card of a plan, in place of the one that its proposal alone would have."""
     arguments = parse(card.arguments_text)
     looked = load(card.snapshot_text) if card.snapshot_text else {}
     shown = [_shown(each, looked.get(planning.place(number, each.tool.name), {})) for number, each in _numbered(calls)]
@@ -73,19 +73,19 @@ def of_plan(card: Card, calls: list[Looked]) -> Card:
         sentence=[
             {"text": "The agent will make ", "value": False},
             {"text": words, "value": True},
-            {"text": ", exactly as they are listed here and in this order. Any other call asks.", "value": False},
+            {"text": ", exactly as listed here and in this order. Any other call will ask.", "value": False},
         ],
         effects=[],
         effect_class=_hardest(calls),
         button=words,
-        # What it is for is the model's claim, like all that it says.
+        # The purpose is the model's claim, like everything else it says.
         explanation=f"{arguments['purpose']}\n\n{card.explanation}".strip(),
         plan_text=planned.text_of(shown),
     )
 
 
 def of_call(card: Card, run: Run, tool: Tool) -> Card:
-    """The card of a single call; of one that was planned and asks all the same, with what is not as it was then."""
+    """The card of a single call. If the call was planned but still asks, the card shows what has changed since."""
     was = was_planned(run, tool, card.arguments_text) if not card.difference else None
     if was is None:
         return card
@@ -95,7 +95,7 @@ def of_call(card: Card, run: Run, tool: Tool) -> Card:
 
 
 def _hardest(calls: list[Looked]) -> str:
-    """How hard the hardest of the calls is to take back: so hard is the plan."""
+    """The effect class of the plan: that of the call that is hardest to take back."""
     order = [str(value) for value in EffectClass.values]
     return max((str(each.tool.effect_class) for each in calls), key=order.index)
 

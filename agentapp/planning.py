@@ -1,4 +1,4 @@
-"""What may be in a plan, what the rules make of it, and the state of the world it rests on."""
+"""What may be in a plan, what the rules say about it, and the state of the world it rests on."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -18,25 +18,25 @@ from approvals.policy import Ruling
 from approvals.strictest import strictest
 
 NO_LONGER = "{} is not available, so the plan cannot be carried out."
-# What may not be planned has an answer for the model: what it is to do instead.
-IN_A_PLAN = "A plan has no plan in it. List the calls themselves."
+# Each reason why a call may not be planned tells the model what to do instead.
+IN_A_PLAN = "A plan cannot contain a plan. List the calls themselves."
 ONLY_READS = "It only reads. Make it when you need it, outside the plan."
-ASKS_AN_AGENT = "It asks another agent, whose calls are decided by themselves. Leave it out."
-FOR_GOOD = "It cannot be taken back, so it is decided by itself. Leave it out."
-OF_THE_CUSTOMER = "The customer answers it, and they answer one call at a time. Leave it out."
+ASKS_AN_AGENT = "It asks another agent, whose calls are decided separately. Leave it out."
+FOR_GOOD = "It cannot be taken back, so it is decided separately. Leave it out."
+OF_THE_CUSTOMER = "The customer decides it, and customers decide one call at a time. Leave it out."
 NOT_ASKED = "It needs no approval. Make it outside the plan."
-CRITICAL = "It is of critical risk, so it is decided by itself. Leave it out."
-THRESHOLDS = "Several people decide it, each by their own count. Leave it out."
-SECRET = "It carries a secret, which nobody could be shown in a list. Leave it out."  # noqa: S105
-TWICE = "The same call stands earlier in the plan; it runs once."
+CRITICAL = "Its risk is critical, so it is decided separately. Leave it out."
+THRESHOLDS = "It needs approval from several groups of people, each with its own count. Leave it out."
+SECRET = "It contains a secret, which a list cannot show. Leave it out."  # noqa: S105
+TWICE = "The same call is already in the plan; it runs once."
 
 
 def objections(
     arguments: Mapping[str, Any], before: Sequence[Proposal], judge: Callable[[ToolCall, list[Proposal]], Proposal]
 ) -> str:
-    """Why a plan cannot be proposed, a sentence for each call that does not belong in it. Empty: it can.
+    """Why a plan cannot be proposed: a sentence for each call that does not belong in it. Empty: it can.
 
-    `judge` looks at a call as at any that is proposed, beside those before it.
+    `judge` checks a call like any proposed call, together with those before it.
     """
     fit: list[Proposal] = []
     said: list[str] = []
@@ -68,20 +68,20 @@ def ruling_of(
         why = _not_by_rules(tool, ruling)
         if why:
             return replace(ruling, verdict=Verdict.DENY, reason=f"{tool.name}: {why}")
-        # By the class of each call: the plan's own is none of theirs.
+        # By the effect class of each call: the plan's own class says nothing about theirs.
         needed = step_up.needed(ruling.assurance, ruling.risk, tool.effect_class)
         found.append(replace(ruling, assurance=needed))
     return strictest(own, found)
 
 
 def tools_of(arguments: Mapping[str, Any]) -> dict[str, Tool]:
-    """The tools of a plan's calls, by name, as far as there are any."""
+    """The tools of a plan's calls, by name, as far as they exist."""
     names = {call.tool for call in calls_of(arguments)}
     return {tool.name: tool for tool in Tool.objects.filter(name__in=names).select_related("source")}
 
 
 def snapshot_of(arguments: Mapping[str, Any], take: Callable[[Tool, dict[str, Any]], str]) -> str:
-    """The state that a plan rests on: for each call its tool's contract, and what the tool looks up."""
+    """The state that a plan rests on: for each call, its tool's contract and what the tool looks up."""
     tools = tools_of(arguments)
     looked: dict[str, Any] = {}
     for number, call in enumerate(calls_of(arguments), start=1):
@@ -92,7 +92,7 @@ def snapshot_of(arguments: Mapping[str, Any], take: Callable[[Tool, dict[str, An
 
 
 def told(snapshot_text: str) -> dict[str, Any]:
-    """A state as people compare it with another; of a plan, what is known for each of its calls."""
+    """A state in the form in which people compare it with another. For a plan: the state of each of its calls."""
     found = load(snapshot_text) if snapshot_text else {}
     told: dict[str, Any] = {}
     for name, value in found.items():
@@ -106,12 +106,12 @@ def told(snapshot_text: str) -> dict[str, Any]:
 
 
 def place(number: int, tool: str) -> str:
-    """How a call of a plan is named beside the others: with its place."""
+    """How a call of a plan is named among the others: with its position."""
     return f"{number}. {tool}"
 
 
 def _why_not(proposal: Proposal, fit: Sequence[Proposal]) -> str:
-    """Why a call does not belong in a plan, or an empty text."""
+    """Why a call does not belong in a plan, or an empty string."""
     tool = proposal.tool
     if proposal.call.name == NAME:
         return IN_A_PLAN
@@ -126,14 +126,14 @@ def _why_not(proposal: Proposal, fit: Sequence[Proposal]) -> str:
         return NOT_ASKED
     if secret_texts(proposal.arguments, tool.secret_fields):
         return SECRET
-    # Also of a tool that may be repeated: of two calls that say the same, which was made could not be told.
+    # Even for a tool that may be repeated: nobody could tell which of two identical calls was made.
     if any((each.call.name, each.canonical_text) == (tool.name, proposal.canonical_text) for each in fit):
         return TWICE
     return _not_by_rules(tool, ruling)
 
 
 def _not_by_rules(tool: Tool, ruling: Ruling) -> str:
-    """Why what the rules and an admin say of a call keeps it out of every plan."""
+    """Why the rules or an admin's settings keep a call out of every plan."""
     if ruling.verdict == Verdict.DENY:
         return ruling.reason
     if tool.effect_class not in PlannedCall.EFFECT_CLASSES:

@@ -1,4 +1,4 @@
-"""Where the loop stops for the hooks of a run, and tells who watches. No transaction is open at any of these points."""
+"""Where the loop stops for a run's hooks, and tells its observers. No transaction is open at any of these points."""
 
 import dataclasses
 import logging
@@ -23,9 +23,9 @@ from approvals.models import Event
 log = logging.getLogger(__name__)
 
 BLOCKED = "A hook blocked this call. It did not run."
-AFTER_BLOCK = "A call before it was blocked, and that ends the run."
+AFTER_BLOCK = "An earlier call was blocked, which ends the run."
 HOOKS_RAN = "step.hooks_ran"
-# What ends a run by what people have said, or not said, about a call: by the reason that the call was answered with.
+# Why a run ends after people rejected a call or let it expire, by the reason that the call was answered with.
 _BY_PEOPLE: dict[str, str] = {
     Reason.APPROVAL_REJECTED: StopReason.APPROVAL_DENIED,
     Reason.APPROVAL_EXPIRED: StopReason.APPROVAL_EXPIRED,
@@ -55,13 +55,13 @@ def facts(run: Run, state: str = "") -> hooks.RunFacts:
 
 
 def begin(state: RunState) -> None:
-    """Load the run's hooks; before its first step, let those run that come before everything."""
+    """Load the run's hooks. Before its first step, run the hooks that come before everything."""
     state.hooks = hooks.load(state.run.agent_snapshot, mocked=state.run.is_mocked)
     if not state.steps and not state.run.model_failures:
         observe.emit("execution.started", state.run.pk, {"agent": state.run.agent_snapshot["name"]})
         _run(state, "before_execution", lambda: hooks.BeforeExecution(run=facts(state.run)))
     if state.steps and state.steps[-1].executions and state.hooks.at("after_step"):
-        state.step_under_way = True  # the worker before may have died in front of its hooks
+        state.step_under_way = True  # the previous worker may have died before running its hooks
 
 
 def before_step(state: RunState) -> None:
@@ -73,7 +73,7 @@ def before_step(state: RunState) -> None:
 def after_step(state: RunState) -> bool:
     """A step is over. True: a hook wants the run to go on although the model would end it.
 
-    What hooks have said is on record, so that the next worker neither loses it nor asks them again.
+    What the hooks said is recorded, so that the next worker neither loses it nor runs them again.
     """
     rows, hooked = state.steps[-1], state.hooks.at("after_step")
     said = _said_after(state, rows) if hooked else None
@@ -99,13 +99,13 @@ def after_step(state: RunState) -> bool:
 
 
 def _said_after(state: RunState, rows: StepRows) -> bool | None:
-    """Whether hooks behind a step wanted the run to go on. None: they have not run to their end."""
+    """Whether the hooks after a step wanted the run to go on. None: they have not finished."""
     ran = Event.objects.filter(chain=ledger.run_chain(state.run.pk), type=HOOKS_RAN).order_by("-seq").first()
     return bool(ran.data["continues"]) if ran is not None and ran.data["step"] == rows.step.number else None
 
 
 def before_end(state: RunState, final: str, signal: StopSignal) -> None:
-    """The run is about to end; when it fails, the hooks for errors come first."""
+    """The run is about to end. If it failed, the hooks for errors run first."""
     if final == Run.State.FAILED:
         failed = hooks.OnError(run=facts(state.run), message=signal.message, source=signal.source)
         _run_to_the_end(state, "on_error", failed)
@@ -136,7 +136,7 @@ def tokens_reported(state: RunState, reply: Reply) -> None:
 
 
 def inference(state: RunState, request: llm.Request, ask: Callable[[llm.Request], Reply]) -> Reply:
-    """A model's reply to a request, both as hooks make them."""
+    """A model's reply to a request, both as changed by hooks."""
     asked = inference_begins(state, request)
     try:
         reply = ask(asked.request)
@@ -148,14 +148,14 @@ def inference(state: RunState, request: llm.Request, ask: Callable[[llm.Request]
 
 @dataclass(frozen=True)
 class Inference:
-    """A question as it goes to a model. `id` is empty where nobody looks at it."""
+    """A request as it goes to a model. `id` is empty if no hook or observer looks at it."""
 
     request: llm.Request
     id: str = ""
 
 
 def inference_begins(state: RunState, request: llm.Request) -> Inference:
-    """A question that is about to be put, as hooks make it."""
+    """A request that is about to be sent, as changed by hooks."""
     if not observe.is_watched() and not any(
         state.hooks.at(point) for point in ("before_inference_request", "after_inference_response")
     ):
@@ -169,14 +169,14 @@ def inference_begins(state: RunState, request: llm.Request) -> Inference:
 
 
 def inference_failed(state: RunState, asked: Inference, error: llm.ModelError) -> None:
-    """A question that got no reply."""
+    """A request that got no reply."""
     if asked.id:
         data = {"inference": asked.id, "step": state.run.step_count + 1, "message": str(error)}
         observe.emit("inference.failed", state.run.pk, data)
 
 
 def inference_ends(state: RunState, asked: Inference, reply: Reply) -> Reply:
-    """The reply to a question, as hooks make it."""
+    """The reply to a request, as changed by hooks."""
     if not asked.id:
         return reply
     run, step = state.run, state.run.step_count + 1
@@ -190,7 +190,7 @@ def inference_ends(state: RunState, asked: Inference, reply: Reply) -> Reply:
 
 
 def _honest(given: Reply, made: Reply) -> Reply:
-    """What was spent was spent; and what the provider wants back unchanged is worth nothing beside other words."""
+    """Hooks cannot change what was spent. What the provider wants back unchanged is dropped if the words changed."""
     same = (given.text, given.tool_calls) == (made.text, made.tool_calls)
     parts = None if not same and made.provider_parts == given.provider_parts else made.provider_parts
     return dataclasses.replace(made, usage=given.usage, provider_parts=parts)
@@ -201,13 +201,13 @@ def _honest(given: Reply, made: Reply) -> Reply:
 
 @dataclass
 class Guarded:
-    """A step's calls as hooks leave them, to be checked."""
+    """A step's calls as hooks left them, still to be checked."""
 
     calls: list[ToolCall]
     answered: dict[int, Proposal] = field(default_factory=dict)
-    """By place: calls that hooks have blocked or answered. They are not checked, and do not run."""
+    """By position: calls that hooks have blocked or answered. They are not checked, and do not run."""
     proposed: dict[int, ToolCall] = field(default_factory=dict)
-    """By place: what the model had proposed where a hook changed it."""
+    """By position: what the model had proposed, if a hook changed it."""
     changers: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
     def marked(self, proposals: Sequence[Proposal]) -> list[Proposal]:
@@ -221,11 +221,11 @@ class Guarded:
 
 
 def guard(state: RunState, calls: Sequence[ToolCall]) -> Guarded:
-    """Let hooks change, answer or block calls, before anything about them is checked."""
+    """Let hooks change, answer or block calls before anything about them is checked."""
     guarded = Guarded([call if call.id else dataclasses.replace(call, id=f"call_{uuid.uuid4().hex}") for call in calls])
     if not state.hooks.at("before_tool_use"):
         return guarded
-    # What is beyond the limit is refused whatever a hook would make of it.
+    # Calls beyond the limit are refused whatever a hook would do with them.
     for index, call in enumerate(guarded.calls[:MAX_CALLS_PER_STEP]):
         try:
             blocked = _guard_one(state, guarded, index, call)
@@ -235,7 +235,7 @@ def guard(state: RunState, calls: Sequence[ToolCall]) -> Guarded:
                 place: guarded.answered.get(place) or _cancelled(state, each, why)
                 for place, each in enumerate(guarded.calls)
             }
-            # It is stored with the step, so that whichever worker is next ends the run.
+            # This is stored with the step, so that the next worker ends the run.
             guarded.answered[index] = _stopping_proposal(guarded.answered[index], raised)
             break
         if blocked and state.run.agent_snapshot.get("stop_on_tool_block"):
@@ -277,16 +277,16 @@ def _changed_call(call: ToolCall, before: hooks.BeforeToolUse, after: hooks.Befo
         try:
             text = canonical(after.arguments)
         except (MalformedJSON, TypeError, ValueError) as error:
-            raise HookFailed(f"Hook {source!r} made arguments that are not plain JSON: {error}", source) from error
+            raise HookFailed(f"Hook {source!r} returned arguments that are not plain JSON: {error}", source) from error
     return dataclasses.replace(call, name=after.name, arguments_text=text)
 
 
 def after_tool_use(
     state: RunState, execution: ToolExecution, result: ToolResult
 ) -> tuple[ToolResult, ToolResult | None]:
-    """A result as hooks make it, and what the tool gave where they changed it.
+    """A result as changed by hooks, and the tool's own result if they changed it.
 
-    Nothing makes a known outcome of an unknown one, and a tool that stopped the run has the last word.
+    No hook can turn an unknown outcome into a known one, and a tool that stopped the run has the last word.
     """
     if not state.hooks.at("after_tool_use") or result.reason == Reason.OUTCOME_UNKNOWN or _stops(result):
         return result, None
@@ -303,14 +303,14 @@ def after_tool_use(
     except StopRun as stop:
         return stopping(result, stop), None
     except HookFailed as failed:
-        # The call has run, and that stays on record; the run ends when it is stored.
+        # The call has run, and that stays on record; the run ends when the result is stored.
         return stopping(result, failed), None
     changed = after is not None and bool(hooks.changed_fields(before, dataclasses.replace(after, shared=before.shared)))
     return (after.result, result) if after is not None and changed else (result, None)
 
 
 def stopping(result: ToolResult, raised: StopRun | HookFailed, source: str = "") -> ToolResult:
-    """A result that ends the run once it is stored, in whichever worker."""
+    """A result that ends the run once it is stored, whichever worker reads it."""
     signal = signal_of(raised, source)
     return dataclasses.replace(result, control={**result.control, "stop": dataclasses.asdict(signal)})
 
@@ -322,7 +322,7 @@ def signal_of(raised: StopRun | HookFailed, source: str = "") -> StopSignal:
 
 
 def stop_wanted(state: RunState, rows: StepRows) -> StopSignal | None:
-    """What ends the run by what became of the calls of a step, if anything does."""
+    """Why the outcome of a step's calls ends the run, if it does."""
     signal = stop_of_calls(rows)
     if signal is not None or rows.open or not state.run.agent_snapshot.get("stop_on_tool_block"):
         return signal
@@ -333,7 +333,7 @@ def stop_wanted(state: RunState, rows: StepRows) -> StopSignal | None:
 
 
 def stop_of_calls(rows: StepRows) -> StopSignal | None:
-    """What a tool or a hook stopped the run with at a call of a step that has been answered, if any did."""
+    """Why a tool or a hook stopped the run at an answered call of a step, if any did."""
     for execution in rows.executions:
         asked = execution.control.get("stop") if execution.is_answered else None
         if isinstance(asked, dict) and asked.get("reason") == _BY_PEOPLE.get(execution.reason, ""):
@@ -378,7 +378,7 @@ def _object(text: str) -> dict[str, Any] | None:
 
 
 def _run[C: hooks.Context](state: RunState, point: str, make: Callable[[], C]) -> tuple[C | None, tuple[str, ...]]:
-    """Run a point's hooks over its context. None: it has none, and the context was not even made."""
+    """Run a point's hooks on its context. None: it has no hooks, and the context was not even made."""
     if not state.hooks.at(point):
         return None, ()
     state.just_claimed = False
@@ -393,7 +393,7 @@ def _run[C: hooks.Context](state: RunState, point: str, make: Callable[[], C]) -
 
 
 def _run_to_the_end(state: RunState, point: str, context: hooks.Context) -> None:
-    """Hooks of a run that is ending: what they raise is in the log, and the run ends all the same."""
+    """Run the hooks of a run that is ending. What they raise is logged, and the run ends all the same."""
     try:
         _run(state, point, lambda: context)
     except (StopRun, HookFailed) as raised:

@@ -21,7 +21,7 @@ from approvals.prepared import Prepared
 Kind = Notification.Kind
 BROWSER = "browser"
 WAYS = (BROWSER, MAIL, CHAT)
-# What people are told of who have not said otherwise. What went wrong, and what is theirs alone, reaches them by mail.
+# How people are told unless they choose otherwise. What went wrong, and what is theirs alone, reaches them by mail.
 DEFAULTS: dict[str, tuple[str, ...]] = {
     Kind.WAITING: (BROWSER,),
     Kind.HANDED: (BROWSER, MAIL),
@@ -32,7 +32,7 @@ DEFAULTS: dict[str, tuple[str, ...]] = {
     Kind.ESCALATED: (MAIL,),
     Kind.MENTIONED: (BROWSER, MAIL),
 }
-# Each is counted whenever its page is shown.
+# Kept low, because the rows of each view are counted whenever its page is shown.
 MAX_VIEWS = 8
 _NAME, _QUERY = 60, 500
 _CHAT_NAME = re.compile(r"[\w.@+#-]{1,64}", re.ASCII)
@@ -40,7 +40,7 @@ _CHAT_NAME = re.compile(r"[\w.@+#-]{1,64}", re.ASCII)
 
 @dataclass(frozen=True)
 class Reach:
-    """Where somebody is reached beside browser and mail, how often they are mailed, and whether a second time."""
+    """How to reach a person besides browser and mail, how often to mail them, and whether to mail a second time."""
 
     chat_name: str = ""
     rhythm: str = AT_ONCE
@@ -62,7 +62,7 @@ def ways(preferences: Preferences, kind: str) -> tuple[str, ...]:
 def set_looks(user: User, theme: str, density: str) -> None:
     """How the console looks for a person."""
     if theme not in Preferences.Theme.values or density not in Preferences.Density.values:
-        raise Refused("invalid", "Choose one of the looks that are offered.")
+        raise Refused("invalid", "Choose one of the options offered.")
     Preferences.objects.update_or_create(user=user, defaults={"theme": theme, "density": density})
 
 
@@ -79,23 +79,23 @@ def set_notifications(
     least_risk: str = Risk.LOW,
     reach: Reach | None = None,
 ) -> None:
-    """Of what a person is told, in which ways, and when not. `chosen` names every kind.
+    """Set what a person is told about, in which ways, and when not. `chosen` names every kind.
 
-    `least_risk` is for requests that wait for a team; what was handed to somebody is told whatever its risk.
+    `least_risk` applies to requests that wait for a team. People are told what was handed to them whatever its risk.
     """
     kept = {kind: [way for way in WAYS if way in chosen.get(kind, ())] for kind in DEFAULTS}
     if quiet and quiet[0] == quiet[1]:
-        raise Refused("invalid", "Quiet hours begin and end at different times.", "quiet_until")
+        raise Refused("invalid", "Quiet hours must begin and end at different times.", "quiet_until")
     if least_risk not in Risk.values:
-        raise Refused("invalid", "Choose one of the risks that are offered.", "least_risk")
+        raise Refused("invalid", "Choose one of the risks offered.", "least_risk")
     reach = reach or Reach()
     if reach.chat_name and not _CHAT_NAME.fullmatch(reach.chat_name):
         said = "A name in chat has up to 64 letters, digits and . @ + # - _, and no spaces."
         raise Refused("invalid", said, "chat_name")
     if reach.rhythm not in Preferences.Rhythm.values:
-        raise Refused("invalid", "Choose one of the times that are offered.", "rhythm")
+        raise Refused("invalid", "Choose one of the times offered.", "rhythm")
     if reach.rhythm == DAILY and reach.rhythm_at is None:
-        raise Refused("invalid", "Say at what time of the day you want the mail, as in 08:00.", "rhythm_at")
+        raise Refused("invalid", "Say at what time of day you want the mail, such as 08:00.", "rhythm_at")
     quiet_from, quiet_until = quiet or (None, None)
     Preferences.objects.update_or_create(
         user=user,
@@ -119,23 +119,23 @@ def _who_set(kind: str) -> Prepared[Preferences]:
 
 
 def wanting(kind: str) -> dict[int, Wish]:
-    """The people who are told of this kind by mail or chat because they said so, each from which risk on.
+    """The people who chose to be told of this kind by mail or chat, and from which risk on.
 
-    For what is not mailed by itself.
+    For kinds that are not mailed by default.
     """
     found = {row.user_id: manners_of(row) for row in _who_set(kind).rows()}
     return {user_id: Wish(ways, one.least_risk) for user_id, one in found.items() if (ways := one.ways(kind))}
 
 
 def manners(user_ids: Iterable[int]) -> dict[int, Manners]:
-    """How each of these people wants to be told. What `approvals` knows of preferences."""
+    """How each of these people wants to be told. This is all that `approvals` knows of preferences."""
     users = list(user_ids)
     rows = {row.user_id: row for row in Preferences.objects.filter(user__in=users)}
     return {user_id: manners_of(rows.get(user_id) or Preferences(user_id=user_id)) for user_id in users}
 
 
 def manners_of(row: Preferences) -> Manners:
-    """The same of one person, from what they have set."""
+    """The same for one person, from what they have set."""
     mailed, chatted = (frozenset(kind for kind in DEFAULTS if way in ways(row, kind)) for way in (MAIL, CHAT))
     quiet = (row.quiet_from, row.quiet_until) if row.quiet_from and row.quiet_until else None
     return Manners(
@@ -152,8 +152,8 @@ def manners_of(row: Preferences) -> Manners:
 
 
 def seen(views: QuerySet[SavedView], user: User) -> list[SavedView]:
-    """Of the views of a page those that are somebody's own, and those that others share; one's own first."""
-    # In the database, so that what others share under whatever names takes nobody's own off the end.
+    """The views of a page that are the person's own or shared by others; their own first."""
+    # Ordered in the database, so that views shared by others never push a person's own off the end.
     others = Case(When(user=user, then=Value(0)), default=Value(1))
     return list(
         views.select_related("user").filter(Q(user=user) | Q(shared=True)).order_by(others, "name")[: 2 * MAX_VIEWS]
@@ -168,14 +168,14 @@ def save_view(user: User, page: str, name: str, query: str, shared: bool = False
     if len(query) > _QUERY:
         raise Refused("invalid", "These filters are too long to keep.", "query")
     if SavedView.objects.filter(user=user, page=page).count() >= MAX_VIEWS:
-        raise Refused("too_many", f"{MAX_VIEWS} views are the most. Delete one first.", "name")
+        raise Refused("too_many", f"You can have at most {MAX_VIEWS} views. Delete one first.", "name")
     try:
         with transaction.atomic():
             return SavedView.objects.create(user=user, page=page, name=name, query=query, shared=shared)
     except IntegrityError as error:
-        raise Refused("exists", f"You have a view named {name!r} already.", "name") from error
+        raise Refused("exists", f"You already have a view named {name!r}.", "name") from error
 
 
 def delete_view(user: User, view_id: uuid.UUID) -> bool:
-    """Forget a view. False: it is not there, or not theirs."""
+    """Delete a view. False: it does not exist, or is not theirs."""
     return bool(SavedView.objects.filter(user=user, pk=view_id).delete()[0])

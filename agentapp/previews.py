@@ -1,6 +1,6 @@
-"""Dry runs: what a call would change, looked up before people decide, and held against what it did change.
+"""Dry runs: what a call would change, looked up before people decide and compared with what it did change.
 
-A dry run is evidence. It decides nothing, and one that cannot be made stops nothing: the card says why there is none.
+A dry run is evidence. It decides nothing, and a failed one stops nothing: the card says why there is none.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ _SCALAR = str | int | float | bool | None
 
 
 class Unusable(ValueError):
-    """What a tool gave is no dry run, or no outcome."""
+    """What a tool returned is not a valid dry run or outcome."""
 
 
 def take(tool: Tool, arguments: dict[str, Any]) -> str:
@@ -34,17 +34,17 @@ def take(tool: Tool, arguments: dict[str, Any]) -> str:
         return ""
     try:
         if implementation.version != tool.version:
-            raise Unusable("the code here is of another version of the tool")
+            raise Unusable("the code here is another version of the tool")
         return canonical({"lines": _lines(look(implementation, implementation.preview, arguments), tool, arguments)})
     except Exception as error:  # a tool's own code may fail in any way
         return canonical({"unavailable": _why(error, tool, arguments)})
 
 
 def compared(tool: Tool, execution: ToolExecution, foreseen_text: str, result: Any) -> dict[str, Any] | None:
-    """What was foreseen about a call that took effect, beside what is so now: {"lines", "unavailable"}.
+    """What was predicted for a call that took effect, next to what is true now: {"lines", "unavailable"}.
 
-    A line is as predicted, drifted or not measured; one that nobody foresaw has drifted. None: nothing was foreseen,
-    or the tool says of no outcome.
+    A line is as predicted, drifted or not measured; a line that was not predicted has drifted. None: nothing was
+    predicted, or the tool reports no outcome.
     """
     implementation = implementation_of(tool)
     foreseen = load(foreseen_text).get("lines") if foreseen_text else None
@@ -54,7 +54,7 @@ def compared(tool: Tool, execution: ToolExecution, foreseen_text: str, result: A
     try:
         found = look(implementation, implementation.outcome, arguments, result=result)
         actual = _outcome(found, tool, arguments)
-    except Exception as error:  # as above; the call is done, and nothing is made undone by this
+    except Exception as error:  # as above; the call is done, and this changes nothing about it
         return {"lines": [_beside(line, {}) for line in foreseen], "unavailable": _why(error, tool, arguments)}
     lines = [_beside(line, actual) for line in foreseen]
     names = {line["name"] for line in foreseen}
@@ -63,7 +63,7 @@ def compared(tool: Tool, execution: ToolExecution, foreseen_text: str, result: A
 
 
 def drifted(comparison: dict[str, Any]) -> list[str]:
-    """The names of what came out otherwise than foreseen."""
+    """The names of the values that came out differently from the prediction."""
     return [line["name"] for line in comparison["lines"] if line["state"] == DRIFTED]
 
 
@@ -72,7 +72,7 @@ def is_as_predicted(comparison: dict[str, Any]) -> bool:
 
 
 def look(implementation: base.Tool, function: Any, arguments: dict[str, Any], **more: Any) -> Any:
-    """What a function beside the tool says, in a thread of its own, with a connection that takes no change."""
+    """What a tool's side function returns, run in its own thread with a read-only connection."""
     return within(PREVIEW_SECONDS, _reading, implementation, function, arguments, more)
 
 
@@ -91,10 +91,10 @@ def _beside(line: dict[str, Any], actual: dict[str, Any]) -> dict[str, Any]:
 
 def _lines(found: Any, tool: Tool, arguments: dict[str, Any]) -> list[dict[str, Any]]:
     if not isinstance(found, list) or not all(_is_line(line) for line in found):
-        raise Unusable("it is no list of {name, before, after} with plain values")
+        raise Unusable("it is not a list of {name, before, after} with plain values")
     names = [line["name"] for line in found]
     if len(set(names)) != len(names):
-        raise Unusable("two of its lines have one name")
+        raise Unusable("two of its lines have the same name")
     if len(found) > MAX_LINES:
         raise Unusable(f"it has more than {MAX_LINES} lines; give totals instead")
     secrets = secret_texts(arguments, tool.secret_fields)
@@ -114,7 +114,7 @@ def _is_line(line: Any) -> bool:
 
 def _outcome(found: Any, tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(found, dict) or not all(isinstance(value, _SCALAR) for value in found.values()):
-        raise Unusable("it is no object of plain values")
+        raise Unusable("it is not an object of plain values")
     if len(found) > 2 * MAX_LINES:
         raise Unusable("it has too many values")
     secrets = secret_texts(arguments, tool.secret_fields)
@@ -136,6 +136,6 @@ def _why(error: Exception, tool: Tool, arguments: dict[str, Any]) -> str:
     if isinstance(error, DeadlineExceeded):
         return f"no answer in {PREVIEW_SECONDS} s"
     if isinstance(error, TriedToWrite):
-        return "it tried to write, which a dry run may not"
+        return "it tried to write, which a dry run may not do"
     words = str(error) if isinstance(error, Unusable | base.ToolError) else f"{type(error).__name__}: {error}"
     return str(_shown(words, secret_texts(arguments, tool.secret_fields)))

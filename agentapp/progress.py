@@ -1,4 +1,4 @@
-"""Whether a run gets anywhere. One that repeats itself is stopped before its other limits are."""
+"""Whether a run makes progress. A run that repeats itself is stopped before it reaches its other limits."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,19 +8,19 @@ from agentapp.reasons import Reason, StopReason
 from agentapp.transcript import StepRows
 
 TIMES = 3
-# People looked at each of these calls; they say when it is enough.
+# People saw each of these calls, so they decide when to stop.
 _BY_PEOPLE = {Reason.APPROVAL_REJECTED, Reason.APPROVAL_EXPIRED}
 
 type Seen = tuple[str, str, str, str, str]
 
 
 def stuck(steps: Sequence[StepRows]) -> StopSignal | None:
-    """Why a run is to stop: the same call gave the same result, or the same refusal came, three times."""
+    """Why a run should stop: three times, the same call gave the same result or the same refusal came."""
     return _refused_again(steps) or _same_again(steps)
 
 
 def _same_again(steps: Sequence[StepRows]) -> StopSignal | None:
-    """The last step repeats a call for the third time, and nothing new was learnt since the second."""
+    """The last step repeats a call for the third time, and nothing new has been learnt since the second."""
     if not steps:
         return None
     first_seen: dict[Seen, int] = {}
@@ -62,7 +62,7 @@ def _seen(rows: StepRows) -> Iterator[Seen]:
 
 
 def _seen_each(rows: StepRows) -> list[Seen | None]:
-    """What came of each call. None for what may be repeated, was refused, is not answered, or reads a variable."""
+    """The outcome of each call. None if it may be repeated, was refused, is not answered, or reads a variable."""
     return [
         None
         if execution.state != ToolExecution.State.FINISHED

@@ -1,7 +1,7 @@
 """The first half of the one pipeline: every check of a proposed call that needs no person.
 
 In order: well-formed, disclosed, arguments fit the schema, not a repetition, permitted, ruled on,
-within limits. The result is a Proposal: refused with a reason, ready to run, or to be asked about.
+within limits. The result is a Proposal: refused with a reason, ready to run, or waiting for people.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +46,7 @@ from approvals.models import Question, Verdict
 from approvals.policy import Ruling
 
 MAX_CALLS_PER_STEP = 32
-BESIDE_TOO_MANY = "Another call of this reply is beyond a limit, and that ends the run. This one did not run."
+BESIDE_TOO_MANY = "Another call in this reply exceeded a limit, which ends the run. This one did not run."
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,11 @@ class Situation:
     steps: Sequence[StepRows]
     earlier: Earlier | None = None
     asked: Sequence[Question] = ()
-    """What people asked about the one call that is looked at, and the agent took up."""
+    """What people asked about the one call being checked, and the agent answered."""
 
     @cached_property
     def sources(self) -> provenance.Sources:
-        """What the model had been told when it proposed these calls: nothing of the step that they belong to."""
+        """What the model had been told when it proposed these calls, without the step that they belong to."""
         steps = [rows for rows in self.steps if not rows.open]
         past = past_of(self.run, steps, self.earlier)
         handed = [*provenance.handed_to(self.run), *provenance.asked(self.asked)]
@@ -71,7 +71,7 @@ class Situation:
 
 
 def past_of(run: Run, steps: Sequence[StepRows], earlier: Earlier | None) -> provenance.Past:
-    """What was said and done before, of what has been read already."""
+    """What was said and done before, as far as it has already been read."""
     if earlier is None:
         return provenance.Past(run, steps)
     before = [rows for made in earlier.steps.values() for rows in made]
@@ -83,9 +83,9 @@ def judge(
     situation: Situation, calls: Sequence[ToolCall], answered: Mapping[int, Proposal] = MappingProxyType({})
 ) -> list[Proposal]:
     """Check a step's calls, in the model's order. Leading reads may start as soon as they are stored, unless the run
-    is to be put aside.
+    is about to be paused.
 
-    `answered` are those that hooks have answered already, by their place.
+    `answered` are the calls that hooks have already answered, by position.
     """
     proposals: list[Proposal] = []
     run = situation.run
@@ -102,7 +102,7 @@ def judge(
 
 
 def _at_call_limit(run: Run, proposals: list[Proposal]) -> list[Proposal]:
-    """Where a call too many ends the run, no call of its reply runs; each has an answer all the same."""
+    """If a call over the limit ends the run, no call of its reply runs, but each still gets an answer."""
     too_many = any(p.refusal is not None and call_limits.CONTROL in p.refusal.control for p in proposals)
     if not too_many or not call_limits.ends_run(run):
         return proposals
@@ -113,9 +113,9 @@ def _at_call_limit(run: Run, proposals: list[Proposal]) -> list[Proposal]:
 
 
 def _is_free(situation: Situation, tool: Tool | None) -> bool:
-    """Whether a call may start as it is stored: a read, and no probe, which is looked at once more before. Nor one that
-    a rule counts: those before it in the reply are to be among them. Nor one that costs something: what has begun
-    elsewhere is to be, and it is paid for once it has begun.
+    """Whether a call may start as soon as it is stored. It must be a read. It must not be a probe, which is checked
+    again first. No rule may count it, since the count must include the calls before it in the reply. It must be free of
+    charge: a cost is checked against what has begun elsewhere, and is charged when the call begins.
     """
     if tool is None or tool.consequential or tool.cost_per_call or situation.configuration.breakers_of(tool):
         return False
@@ -138,11 +138,11 @@ def ruling_for(
     watched: bool = False,
     origins: Callable[[], list[dict[str, Any]]] | None = None,
 ) -> Ruling:
-    """What the rules say about a call now; `watched`: and beside it what drafts would have said, deciding nothing.
+    """What the rules say about a call now. `watched`: also what drafts would have said, which decides nothing.
 
-    `again`: its row, where it was proposed before: it does not count in its own totals. `begins`: in the transaction
-    in which it may begin, so that no other call that totals would count begins at the same time. `origins`: where its
-    values came from, where that has been found before.
+    `again`: its row, if it was proposed before: it does not count in its own totals. `begins`: in the transaction in
+    which it may begin, so that no other call that the totals would count begins at the same time. `origins`: where its
+    values came from, if already known.
     """
     run = situation.run
     history = KeptCalls(run, situation.configuration.tools, runs.clock(run), again, begins, arguments)
@@ -180,8 +180,8 @@ def as_rules_see_it(
         always_ask=always_ask
         or bool(probes)
         or doubtful
-        or proposes_plan(tool)  # a plan is a person's to approve, whatever the rules say
-        or run.undoes_id is not None  # taking a call back is asked about whatever the rules allow
+        or proposes_plan(tool)  # a person approves every plan, whatever the rules say
+        or run.undoes_id is not None  # people are asked before a call is taken back, whatever the rules allow
         or tool.approval_mode == Tool.ApprovalMode.ALWAYS,
         asks_because=repeating.DOUBTFUL if doubtful else "",
         secret=tuple(tool.secret_fields),
@@ -210,7 +210,7 @@ def _judge_one(situation: Situation, call: ToolCall, index: int, before: list[Pr
     try:
         if index >= MAX_CALLS_PER_STEP:
             raise CallRefused(
-                Reason.CALL_LIMIT_EXCEEDED, f"More than {MAX_CALLS_PER_STEP} calls at once; propose fewer."
+                Reason.CALL_LIMIT_EXCEEDED, f"More than {MAX_CALLS_PER_STEP} calls at once. Propose fewer."
             )
         arguments = well_formed(call)
         tool = _disclosed(situation, call.name)
@@ -235,7 +235,7 @@ def _judge_one(situation: Situation, call: ToolCall, index: int, before: list[Pr
         )  # fmt: skip
     if ruling.verdict == Verdict.ALLOW:
         return Proposal(call, tool, arguments, text, ruling.as_json(), allowed_by=grant_use.allowed_by(ruling))
-    # As it looks now: when its turn comes, plan and grant are looked at again and the call is counted.
+    # As things look now. When the call's turn comes, plan and grant are checked again and the call is counted.
     by = "" if costs else plan_use.expected(planned_as(situation, tool, text, ruling, before))
     if by:
         return Proposal(call, tool, arguments, text, ruling.as_json(), allowed_by=by)
@@ -251,9 +251,10 @@ def wanted_of(
     ruling: Ruling,
     execution: ToolExecution | None = None,
 ) -> Wanted:
-    """A call as grants see it, with what came from outside and how risky that makes it: found once, if anybody asks.
+    """A call as grants see it, with what came from outside and how risky that makes it. Both are found at most once,
+    when first needed.
 
-    `execution`: its row, where it has one by now.
+    `execution`: its row, if it already has one.
     """
     run, origins = situation.run, cache(lambda: origins_for(situation, tool, arguments))
     outside = cache(lambda: tuple(provenance.from_outside(origins())))
@@ -269,10 +270,10 @@ def planned_as(
 
 
 def judge_again(situation: Situation, call: ToolCall, instead_of: ToolExecution) -> tuple[str, str]:
-    """The arguments of a call that is proposed instead of one that waits, and why they cannot be: one of them is empty.
+    """The arguments of a call that is proposed in place of a waiting one, or why it cannot be: one of the two is empty.
 
-    It is asked about whatever the rules allow, and counts as the call that it replaces: budget and limits have let that
-    through, and are looked at once more before it runs, as whether who started the run may still act.
+    People are asked about it whatever the rules allow, and it counts as the call that it replaces. Budget and limits
+    let that call through; they are checked again before this one runs, as is whether the run's starter may still act.
     """
     try:
         arguments = well_formed(call)
@@ -292,17 +293,17 @@ def judge_again(situation: Situation, call: ToolCall, instead_of: ToolExecution)
 
 
 def _can_be_planned(situation: Situation, tool: Tool, arguments: dict[str, Any], before: list[Proposal]) -> None:
-    """Refuse a plan with a call in it that does not belong there: each is looked at like one that is proposed."""
+    """Refuse a plan that contains a call that does not belong there. Each call is checked as if it were proposed."""
     if proposes_plan(tool):
         why = planning.objections(arguments, before, lambda call, beside: _judge_one(situation, call, 0, beside))
         if why:
             raise CallRefused(
-                Reason.PLAN_REFUSED, f"Nobody was asked about this plan. {why} Propose it anew without that."
+                Reason.PLAN_REFUSED, f"Nobody was asked about this plan. {why} Propose it again without that."
             )
 
 
 def _needs_budget(situation: Situation, tool: Tool, before: list[Proposal]) -> bool:
-    """Whether a person must let the run pay for this call and those before it. Raises CallRefused if none is asked."""
+    """Whether a person must allow the cost of this call and those before it. Raises CallRefused if nobody is asked."""
     if not tool.cost_per_call:
         return False
     others = sum((p.tool.cost_per_call for p in before if p.tool is not None and not p.refusal), Decimal(0))
@@ -333,7 +334,7 @@ def _disclosed(situation: Situation, name: str) -> Tool:
 
 
 def _may_ask_further(run: Run, tool: Tool, before: list[Proposal]) -> None:
-    """Refuse to ask an agent where agents have asked agents as deep, or as often, as they may."""
+    """Refuse to ask an agent if agents have already asked agents as deeply, or as often, as they may."""
     most = run.agent_snapshot.get("max_depth", 0)
     if agent_tools.asks_agent(tool) and run.depth >= most:
         raise CallRefused(
@@ -355,7 +356,7 @@ def _within_limits(situation: Situation, tool: Tool, before: list[Proposal]) -> 
 
 
 def stopped_by_breaker(situation: Situation, tool: Tool) -> str:
-    """Why a breaker lets no call of a tool through now, not even a probe; or an empty text."""
+    """Why a breaker lets no call of a tool through now, not even a probe; or an empty string."""
     now = runs.clock(situation.run)
     for breaker in situation.configuration.breakers_of(tool):
         if breakers.is_blocked(breaker, now):

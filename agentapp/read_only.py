@@ -1,6 +1,6 @@
-"""Let code look at the database, and notice where it would change something there.
+"""Lets code read the database, and notices if it tries to change something there.
 
-It keeps honest code from writing by mistake. It is no prison: code of this process can open a connection of its own.
+This keeps honest code from writing by mistake. It is not a sandbox: the code can still open its own connection.
 """
 
 from collections.abc import Callable
@@ -8,19 +8,19 @@ from typing import Any
 
 from django.db import connection, transaction
 
-_SQLITE_READONLY = 8  # the low byte of what SQLite says of every such refusal
+_SQLITE_READONLY = 8  # the low byte of SQLite's error code for every such refusal
 _PG_READ_ONLY = "25006"
 
 
 class TriedToWrite(Exception):
-    """Code that may only look has tried to change something, which the database has refused."""
+    """Code that may only read has tried to change something, and the database refused."""
 
 
 def reading[T](function: Callable[..., T], *args: Any, seconds: float = 0, **more: Any) -> T:
-    """The result of a call during which its connection takes no change; what it opened is always rolled back.
+    """The result of a call during which its connection is read-only; what it opened is always rolled back.
 
-    For a thread of its own, as `deadline.within` makes one: on SQLite all its connection may do meanwhile is read.
-    `seconds`: how long one statement may take where the database can end it. Raises TriedToWrite.
+    To be run in its own thread, as `deadline.within` does: on SQLite the connection can do nothing but read meanwhile.
+    `seconds`: how long one statement may take, if the database can end it. Raises TriedToWrite.
     """
     try:
         if connection.vendor == "sqlite":
@@ -36,12 +36,12 @@ def reading[T](function: Callable[..., T], *args: Any, seconds: float = 0, **mor
                 transaction.set_rollback(True)
     except Exception as error:
         if _was_a_write(error):
-            raise TriedToWrite("It tried to change something, which a look may not.") from error
+            raise TriedToWrite("It tried to change something, but may only read.") from error
         raise
 
 
 def _on_sqlite[T](function: Callable[..., T], args: tuple[Any, ...], more: dict[str, Any]) -> T:
-    """No transaction of ours: one that begins IMMEDIATE would keep every other writer out."""
+    """Opens no transaction: one that begins IMMEDIATE would keep every other writer out."""
     connection.ensure_connection()
     usual = connection.transaction_mode  # type: ignore[attr-defined]
     _pragma("ON")
@@ -59,7 +59,7 @@ def _pragma(value: str) -> None:
 
 
 def _was_a_write(error: BaseException) -> bool:
-    """Whether a database refused a change, however often what it said was raised anew."""
+    """Whether a database refused a change, however often its error was re-raised."""
     seen: BaseException | None = error
     while seen is not None:
         code = getattr(seen, "sqlite_errorcode", 0)

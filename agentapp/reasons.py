@@ -1,10 +1,10 @@
-"""The closed lists of why: why a call was not executed, and why a run ended."""
+"""The closed lists of reasons: why a call was not executed, and why a run ended."""
 
 from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """Why a call was refused or failed. Programs match on these; people read the message beside it."""
+    """Why a call was refused or failed. Programs match on these; people read the message next to it."""
 
     TOOL_NOT_DISCLOSED = "tool_not_disclosed"
     TOOL_DISABLED = "tool_disabled"

@@ -1,4 +1,4 @@
-"""What is looked at again when a call that was proposed earlier is about to run."""
+"""What is checked again when a call that was proposed earlier is about to run."""
 
 from dataclasses import replace
 from functools import partial
@@ -43,12 +43,12 @@ _SAME_ACTS = Prepared(
 
 
 def no_longer_possible(state: RunState, execution: ToolExecution, text: str, tool_version: str) -> ToolResult | None:
-    """Why a call that was proposed earlier cannot run now, by what is configured now."""
+    """Why a call that was proposed earlier cannot run under the present configuration."""
     tool = state.disclosed.get(execution.name)
     if tool is None:
         return refusal(Reason.TOOL_DISABLED, f"{execution.name} is no longer available.")
     if tool_version and tool.version != tool_version:
-        return refusal(Reason.ACTION_CHANGED, f"{execution.name} has changed since; propose the call again.")
+        return refusal(Reason.ACTION_CHANGED, f"{execution.name} has changed since. Propose the call again.")
     problems = check_arguments(tool.input_schema, parse(text))
     if problems:
         return refusal(Reason.INVALID_ARGUMENTS, problems[0].sentence)
@@ -57,46 +57,46 @@ def no_longer_possible(state: RunState, execution: ToolExecution, text: str, too
     starter = state.run.starter_id
     if starter is not None and not _ACTIVE.rows(user=starter):
         return refusal(Reason.PERMISSION_DENIED, "The person who started this run may no longer act.")
-    # Others of the family may have asked agents meanwhile.
+    # Other runs of the family may have asked agents meanwhile.
     if execution.subrun_id is None and (why := families.full(state.run, tool)):
         return refusal(Reason.CALL_LIMIT_EXCEEDED, why)
     return None
 
 
 def stale(state: RunState, execution: ToolExecution, approval: Approval, ruling: Ruling, snapshot: str) -> str:
-    """Why an approval no longer covers the call, or an empty text. What is stale is asked again. Raises OtherCode."""
+    """Why an approval no longer covers the call, so that people are asked again. Empty: it does. Raises OtherCode."""
     tool, text = state.configuration.tools[approval.tool], approval.final_arguments_text
     if tool.version != approval.tool_version:
         return "The tool has changed since it was approved."
-    if tool.effect_class != approval.effect_class and not approval.plan_text:  # each call of a plan is looked at itself
-        return "What the tool does to the world is said to be another thing than when it was approved."
+    if tool.effect_class != approval.effect_class and not approval.plan_text:  # a plan's calls are checked one by one
+        return "The tool's effect class has changed since it was approved."
     given = standing.decided(approval)
     if approval.terms and not standing.is_enough(approval, given):
-        return "Of those who approved, not enough count any more."
+        return "Not enough of the people who approved still count."
     if not standing.is_bound(approval, given):
-        return "The request on record is not what people approved."
+        return "The request on record is not the one that people approved."
     if not signatures.hold(approval, given):
         return "A decision on record is not what was signed."
     by_people = approval.editor_id is not None or any(one.type == DecisionType.EDIT for one in given)
-    # What is tried again is the act that was begun.
+    # A retry repeats an act that has already begun, so fields locked since then do not matter.
     if by_people and not execution.attempts and (changed := locked.changed(approval, tool, text)):
-        return f"People changed what nobody may change by now: {', '.join(changed)}."
+        return f"People changed fields that nobody may change any more: {', '.join(changed)}."
     if snapshot != approval.snapshot_text:
         unseen = other_code.unseen(execution, tool, parse(text))
-        return unseen or "What the decision rested on has changed since it was approved."
+        return unseen or "The state that the decision rested on has changed since it was approved."
     if not standing.deciders_still_allowed(approval, given):
-        return "Somebody who approved may no longer decide."
+        return "A person who approved may no longer decide."
     if ruling.verdict == Verdict.ASK and not standing.meets(approval, ruling, given):
         if approval.is_edited and higher(ruling.risk, approval.risk) != approval.risk:
-            return f"As it was changed, its risk is {ruling.risk} and no longer {approval.risk}."
+            return f"Since it was changed, its risk is {ruling.risk} and no longer {approval.risk}."
         return f"The rules have become stricter: {ruling.reason}"
     return ""
 
 
 def ruling_of(state: RunState, execution: ToolExecution, approval: Approval, tool: Tool, text: str) -> Ruling:
-    """What the rules say now about the call people were asked about: its values came from where they saw they did.
+    """What the rules say now about the call that people were asked about. Its values have the origins that they saw.
 
-    A call that somebody changed is weighed anew: the risk on its card is that of what the agent proposed.
+    A call that somebody changed is weighed again: the risk on its card is that of the call the agent proposed.
     """
     was, now = parse(approval.arguments_text), parse(text)
     origins = partial(provenance.after_edit, approval.provenance, was, now) if approval.provenance else None
@@ -108,7 +108,7 @@ def ruling_of(state: RunState, execution: ToolExecution, approval: Approval, too
 
 
 def people_next(execution: ToolExecution, approval: Approval, ruling: Ruling) -> bool:
-    """Whether people must allow what the customer has confirmed: by the rules of now, or as it was proposed."""
+    """Whether people must allow what the customer has confirmed, by the rules now or when it was proposed."""
     asked = (Ruling.from_json(execution.ruling), ruling)
     shows = step_up.needed("", approval.risk, approval.effect_class)
     weighty = approval.risk in HIGH_RISKS or bool(shows)
@@ -116,10 +116,10 @@ def people_next(execution: ToolExecution, approval: Approval, ruling: Ruling) ->
 
 
 def key_of(execution: ToolExecution, tool: Tool, text: str) -> Key:
-    """The idempotency key: the same for every attempt at this call, another for every other act. With it the other
-    call that has the key, if one has: the act was done, or is under way.
+    """The idempotency key: the same for every attempt at this call, different for every other act. It comes with the
+    other call that has the key, if there is one: the act was done, or is under way.
 
-    `tool` is the row as it is configured now: the one read with the call may be of before a change.
+    `tool` is the row as configured now: the one read with the call may predate a change.
     """
     if tool.business_key_template:
         return business_keys.key_of(execution.run, business_keys.act_of(tool, parse(text)), execution)
@@ -139,7 +139,7 @@ def key_consumed(taken: ToolExecution | None) -> ToolResult | None:
 
 
 def over_budget(state: RunState, tool: Tool) -> Breach | None:
-    """The limit that a call would pass which begins now and no person approved. Before anything but runs is locked."""
+    """The limit that this call would exceed if it began now without approval. Call it before locking more than runs."""
     return budgets.breach_at_begin(state.run, state.steps, tool.cost_per_call, runs.clock(state.run).date())
 
 
@@ -149,13 +149,13 @@ def exhausted(over: Breach | None, tool: Tool) -> ToolResult | None:
 
 
 def cannot_be_asked(state: RunState, tool: Tool) -> ToolResult | None:
-    """Why a breaker keeps a call from running whatever people say: it is refused, and nobody is asked."""
+    """Why a breaker stops a call whatever people say: it is refused, and nobody is asked."""
     stopped = stopped_by_breaker(state.situation, tool)
     return refusal(Reason.CIRCUIT_OPEN, stopped) if stopped else None
 
 
 def circuit_open(state: RunState, tool: Tool) -> ToolResult | None:
-    """Why a breaker does not let the call through now. The last look before it begins: it may take the one probe."""
+    """Why a breaker does not let the call through now. The last check before it begins: it may take the one probe."""
     if not state.configuration.breakers_of(tool):
         return None
     stopped = breakers.admit(breakers.of_tool(tool), tool.timeout_seconds * tool.max_attempts)
@@ -163,7 +163,7 @@ def circuit_open(state: RunState, tool: Tool) -> ToolResult | None:
 
 
 def denied(ruling: Ruling) -> ToolResult | None:
-    """Why the rules forbid a call by now. When it was proposed they did not, or it would have been refused then."""
+    """Why the rules forbid a call now. When it was proposed they did not, or it would have been refused then."""
     if ruling.verdict != Verdict.DENY:
         return None
-    return refusal(Reason.POLICY_CHANGED, f"The rules forbid this call by now: {ruling.reason}")
+    return refusal(Reason.POLICY_CHANGED, f"The rules now forbid this call: {ruling.reason}")

@@ -1,7 +1,7 @@
-"""What is on record of a run that another replays or is answered by: replies, results and decisions. Reads only.
+"""The record of a run that another run replays or is answered from: replies, results and decisions. Reads only.
 
-A call is answered by what the same call, with the same arguments, gave then; in a sandbox else by the call of the same
-tool that had its turn. What neither knows is not on record, and fails.
+A call gets the result that the same call, with the same arguments, gave then. In a sandbox, a call without such a match
+gets the result of the same tool's call in the same position. A call that neither finds is not on record, and fails.
 """
 
 import json
@@ -23,12 +23,12 @@ from approvals.models import Approval, DecisionType
 RECORD = "record"
 NOT_RECORDED = "This call is not on record, so nothing was called."
 EXPIRE = "expire"
-# How a run ends by itself, once its replay has come as far.
+# How a run ends by itself, once its replay has come that far.
 _BY_ITSELF = (
     StopReason.COMPLETED, StopReason.STEPS_LIMIT, StopReason.TOKEN_LIMIT, StopReason.COST_LIMIT, StopReason.NO_PROGRESS,
     StopReason.FINISH_REASON,
 )  # fmt: skip
-# What no rule of today says again: why a call did not run was in the world of then, or a hook answered it.
+# Today's rules would not repeat these: the call did not run because of outside circumstances then, or of a hook.
 _BY_WORLD = (
     Reason.IDEMPOTENCY_KEY_CONSUMED, Reason.CIRCUIT_OPEN, Reason.BUDGET_EXHAUSTED, Reason.BLOCKED_BY_HOOK,
 )  # fmt: skip
@@ -38,7 +38,7 @@ State = ToolExecution.State
 
 @dataclass(frozen=True)
 class Decided:
-    """What people said of a request: a type of decision, or that they let its time run out."""
+    """What people said about a request: a type of decision, or that they let it expire."""
 
     type: str
     message: str = ""
@@ -48,7 +48,7 @@ class Decided:
 
 @dataclass(frozen=True)
 class OnRecord:
-    """What is called in the place of a tool: it gives what is on record."""
+    """Called in place of a tool: it returns what is on record."""
 
     result: ToolResult
     limits: Mapping[str, int] = MappingProxyType({})
@@ -59,7 +59,7 @@ class OnRecord:
 
 @dataclass
 class Recorded:
-    """The run that answers, with its steps and those it went on from."""
+    """The run that answers, with its steps and those that it continued from."""
 
     run: Run
     steps: list[StepRows]
@@ -73,7 +73,7 @@ class Recorded:
         return _reply(rows) if rows is not None else None
 
     def stand_in(self, history: Sequence[StepRows], execution: ToolExecution, text: str) -> "OnRecord":
-        """What is called in the place of a tool. `history`: what was called before it, itself included."""
+        """What is called in place of a tool. `history`: the calls so far, including this one."""
         result = self._found(history, execution, text)
         missing = ToolResult("fatal_error", message=NOT_RECORDED, reason=Reason.NOT_MOCKED, trust="trusted_system")
         return OnRecord(result or missing)
@@ -89,9 +89,9 @@ class Recorded:
         return self._result(in_turn) if in_turn is not None else None
 
     def decided(self, history: Sequence[StepRows], execution: ToolExecution) -> Decided | None:
-        """What people said of a call then. None: they had said nothing when the run ended.
+        """What people said about a call then. None: they had said nothing when the run ended.
 
-        Of one that nobody was asked about then, whoever is asked today is taken to agree.
+        If nobody was asked about the call then, it counts as approved now.
         """
         calls = [call for call in self._all() if call.name == execution.name]
         earlier = list(_before(history, execution))
@@ -103,13 +103,13 @@ class Recorded:
         asked = self.approvals.get(found.approval_id) if found is not None and found.approval_id else None
         decided = _decided(asked) if asked is not None else None
         if decided is not None and decided.type == DecisionType.EDIT and not same:
-            decided = Decided(DecisionType.APPROVE)  # what people wrote was for another call
+            decided = Decided(DecisionType.APPROVE)  # their edit was for another call
         was_left = self.is_replay and found is not None and asked is not None and not found.result_status
         return decided or (None if was_left else Decided(DecisionType.APPROVE))
 
     @property
     def end(self) -> StopSignal | None:
-        """How the run ended where something from outside ended it, which no replay meets. None: it ended by itself."""
+        """How the run ended, if something outside ended it, which no replay encounters. None: it ended by itself."""
         if self.run.stop_reason in _BY_ITSELF:
             return None
         return StopSignal(self.run.stop_reason, self.run.stop_message, {}, RECORD)
@@ -127,14 +127,14 @@ class Recorded:
 
     def _result(self, call: ToolExecution) -> ToolResult:
         if call.state == State.OUTCOME_UNKNOWN:
-            # In a sandbox nobody would find out.
+            # In a sandbox nobody would find out what happened.
             reason = Reason.OUTCOME_UNKNOWN if self.is_replay else Reason.TOOL_FAILURE
             return ToolResult("fatal_error", message=UNKNOWN, reason=reason, trust="trusted_system")
         return _result(call)
 
 
 def load(run: Run) -> Recorded | None:
-    """The record by which a mocked run is answered. No query for any other run."""
+    """The record that answers a mocked run. No query for any other run."""
     key = (run.mocks or {}).get(RECORD)
     if key is None:
         return None
@@ -155,7 +155,7 @@ def snapshot_text(run: Run, tool: str, text: str) -> str | None:
 
 
 def _is_of(call: ToolExecution, text: str) -> bool:
-    """Whether a call was made with these arguments; of one that did not run, whether it was proposed with them."""
+    """Whether a call was made with these arguments, or proposed with them if it did not run."""
     return call.executed_text == text if call.executed_text else call.arguments_digest == sha256(text)
 
 
@@ -192,7 +192,7 @@ def _result(call: ToolExecution) -> ToolResult:
         status=status,
         data=json.loads(call.result_text) if call.result_text else None,
         message=call.message,
-        # A person has found out since that it did not happen.
+        # A person has since found out that it did not happen.
         reason=Reason.TOOL_FAILURE if call.reason == Reason.OUTCOME_UNKNOWN else call.reason,
         metadata=call.metadata,
         control={name: value for name, value in call.control.items() if name != "took_effect"},

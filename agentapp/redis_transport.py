@@ -1,7 +1,7 @@
-"""Celery's way to Redis, with one client for each channel.
+"""Celery's transport for Redis, with one client for each channel.
 
-kombu makes a client for every message that is sent, given back or marked as done: a twentieth of a worker's time, and
-all it holds is the pool of connections, which stays the same.
+kombu makes a client for every message that is sent, returned or acknowledged. This takes a twentieth of a worker's
+time, and all that a client holds is the connection pool, which stays the same.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ class Channel(redis.Channel):
         create: Any = super()._create_client  # type: ignore[misc]  # not in kombu's types
         if asynchronous:
             return create(asynchronous)
-        # Whoever has lost the broker may come back with another pool.
+        # After losing the broker, the channel may come back with another pool.
         if self._kept is None or self._kept.connection_pool is not self.pool:
             self._kept = create()
         return self._kept

@@ -1,7 +1,7 @@
-"""MCP servers, asked every so often what they offer: their tools into rows. The only writer of SourceHealth.
+"""Asks MCP servers regularly what they offer, and stores their tools. The only writer of SourceHealth.
 
-A new tool is in use at once, and asks: it counts as irreversible until an admin says otherwise. One whose contract has
-changed is out of use until a person has looked at the difference.
+A new tool is in use at once, and asks: it counts as irreversible until an admin says otherwise. A tool whose contract
+has changed is out of use until a person has looked at the difference.
 """
 
 import logging
@@ -27,31 +27,31 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LISTS_WITHIN_SECONDS = 45.0
-# Of one server, with those that it lists no more: rows are kept, and it may name its tools otherwise each time.
+# Per server, including tools that it no longer lists: rows are kept, and it may rename its tools each time.
 MAX_ROWS = 1000
-FULL = f"{{}} new tools. Of one server {MAX_ROWS:,} are kept, with those that it lists no more."
+FULL = f"{{}} new tools. At most {MAX_ROWS:,} are kept per server, including those that it no longer lists."
 
 
 @dataclass(frozen=True)
 class Refreshed:
-    """What came of asking one server."""
+    """The outcome of asking one server."""
 
     problem: str = ""
     changes: list[configuration.Change] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
-    """The tools whose contract waits for a person."""
+    """The tools whose new contract waits for a person."""
     left_out: list[str] = field(default_factory=list)
     full: str = ""
-    """That no more of its tools are taken."""
+    """A message that no more of its tools are stored, or empty."""
 
 
 class Outdated(Exception):
-    """The contract that somebody has looked at is not the one that waits now."""
+    """The contract that somebody looked at is not the one that waits now."""
 
 
 @shared_task
 def refresh_sources() -> None:
-    """Have each server asked by a task of its own, so that one that hangs holds up no other."""
+    """Ask each server in its own task, so that one that hangs does not hold up the others."""
     for name in in_use().values_list("name", flat=True):
         source_changed(name)
 
@@ -64,12 +64,12 @@ def refresh_source(name: str) -> None:
 
 
 def in_use() -> QuerySet[ToolSource]:
-    """The MCP servers that are asked by themselves."""
+    """The MCP servers that are asked automatically."""
     return ToolSource.objects.filter(kind=ToolSource.Kind.MCP, enabled=True)
 
 
 def refresh(source: ToolSource, actor: str, seconds: float = LISTS_WITHIN_SECONDS) -> Refreshed:
-    """Ask a server what it offers, and write it. The tools of one that cannot be asked stay as they are."""
+    """Ask a server what it offers, and store it. If it cannot be asked, its tools stay as they are."""
     let_go_of_database()
     try:
         refreshed = _write(source, mcp_source.listed(source, seconds), actor)
@@ -84,14 +84,14 @@ def refresh(source: ToolSource, actor: str, seconds: float = LISTS_WITHIN_SECOND
 
 
 def seen(tool: Tool) -> str:
-    """What stands for the contract that waits, on the page of whoever looks at it."""
+    """The digest that identifies the waiting contract on the page that shows it."""
     return sha256(canonical(tool.waiting_contract))
 
 
 def accept(tool: Tool, digest: str, actor: str) -> int:
-    """Let a contract hold that somebody has looked at. How many open requests about the old one were set aside.
+    """Accept a contract that somebody has looked at. Returns how many open requests about the old one were set aside.
 
-    Raises Outdated when another waits by now, or none.
+    Raises Outdated if a different contract waits by now, or none does.
     """
     with configuration.transaction():
         row = Tool.objects.select_for_update(of=("self",), no_key=True).select_related("source").get(pk=tool.pk)
@@ -115,7 +115,7 @@ def _write(source: ToolSource, listing: "Listing", actor: str) -> Refreshed:
             if tool.name in too_many:
                 continue
             known = rows.get(tool.wire["tool"])
-            # As it is by now: an admin may have accepted what was waiting.
+            # Read again: an admin may have accepted the waiting contract meanwhile.
             row = contracts.held(Tool.objects.filter(pk=known.pk)) if known is not None else None
             if row is None or contracts.promises_the_same(row, tool):
                 agreed.append(tool)

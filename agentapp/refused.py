@@ -63,15 +63,15 @@ _STATUS = {
 
 
 def status_of(code: str) -> int:
-    """The status of HTTP, on pages as over the API. 422: something in the input is at fault."""
+    """The HTTP status, on pages and in the API. 422: something in the input is wrong."""
     return _STATUS.get(code, 422)
 
 
 class Refused(Exception):
-    """An action that was not done. Nothing has changed. `field` names the input at fault, if one is.
+    """An action that was not done. Nothing has changed. `field` names the input at fault, if there is one.
 
-    With a conflict, `approval` or `version` says where things stand; the version is a conversation's. `wrong` has
-    every input at fault with what is wrong with it, where there may be several.
+    With a conflict, `approval` or `version` gives the current state; the version is a conversation's. `wrong` lists
+    every input at fault and what is wrong with it, if there may be several.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Refused(Exception):
 
     @classmethod
     def by(cls, refusal: Refusal, approval: Approval | None = None, *, field: str = "") -> Self:
-        """What approvals do not let happen. `field`: what the input at fault is called here, where it is another."""
+        """From a refusal of `approvals`. `field`: the name of the input at fault here, if it differs."""
         return cls(refusal.code, refusal.message, field or refusal.field, approval)
 
     @classmethod

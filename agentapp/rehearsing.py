@@ -1,6 +1,6 @@
-"""A run that is answered by a record goes on by it: what people said then is said again, and the end is the same.
+"""Lets a run that is answered from a record follow it: people's decisions are repeated, and it ends in the same way.
 
-Everything passes the same gate as in any run. Nobody is asked, and nothing happens.
+Every call passes the same checks as in any run. Nobody is asked, and nothing happens outside.
 """
 
 from datetime import timedelta
@@ -18,14 +18,14 @@ from approvals import decisions, ledger
 from approvals.models import Approval
 from approvals.standing import Refusal
 
-# A call that asks again and again, as what it rests on is never the same, is let go.
+# A call that keeps asking, because the state it rests on keeps changing, is given up.
 MOST_ASKED = 5
 
 State = ToolExecution.State
 
 
 def ending(state: RunState) -> Ending | None:
-    """How a run ends now, though its model has not said so. None: it goes on."""
+    """How a run ends now, although its model has not ended it. None: it goes on."""
     if not state.steps:
         return None
     rows = state.steps[-1]
@@ -40,28 +40,28 @@ def ending(state: RunState) -> Ending | None:
 
 
 def _decide(state: RunState, recorded: Recorded) -> Ending | None:
-    """Say what people said then of the requests that wait. Where they had said nothing, the run ends as it did then."""
+    """Repeat people's decisions on the waiting requests. If they had not decided, the run ends as it did then."""
     for execution in state.steps[-1].open:
         if execution.state == State.OUTCOME_UNKNOWN and recorded.is_replay:
-            return _as_then(recorded) or _failed("Nobody finds out what became of a call in a replay.")
+            return _as_then(recorded) or _failed("In a replay, nobody can find out what became of a call.")
         if execution.state != State.WAITING:
             continue
         approval = waiting.approval_of(execution)
         if approval.state != Approval.State.PENDING:
             continue
         if execution.times_asked > MOST_ASKED:
-            return _failed(f"What was decided about {execution.name} does not last until it runs.")
+            return _failed(f"The decision about {execution.name} never stays valid until the call runs.")
         decided = recorded.decided(state.history, execution)
         if decided is None:
             return _as_then(recorded) or _failed(f"Nobody had decided about {execution.name} when the run ended.")
         refused = _take(state, approval, decided)
         if refused:
-            return _failed(f"What was decided about {execution.name} then cannot be decided today: {refused}")
+            return _failed(f"The decision made then about {execution.name} cannot be made today: {refused}")
     return None
 
 
 def _take(state: RunState, approval: Approval, decided: Decided) -> str:
-    """Let the record decide. Returns why it may not; empty where it did."""
+    """Let the record decide. Returns why it may not, or an empty string if it did."""
     with ledger.transaction():
         state.locked()
         if decided.type == EXPIRE:
@@ -69,13 +69,13 @@ def _take(state: RunState, approval: Approval, decided: Decided) -> str:
             return ""
         said = {"message": decided.message, "stop_run": decided.stop_run, "edited_text": decided.arguments_text}
         title = approval.title if decided.arguments_text else ""
-        verdict = decisions.Verdict.in_place_of_people(approval, decided.type, RECORD, edited_title=title, **said)
-        taken = decisions.decide(approval.pk, verdict, timedelta(seconds=settings.APPROVAL_USE_WITHIN_SECONDS))
+        incoming = decisions.Incoming.in_place_of_people(approval, decided.type, RECORD, edited_title=title, **said)
+        taken = decisions.decide(approval.pk, incoming, timedelta(seconds=settings.APPROVAL_USE_WITHIN_SECONDS))
     return taken.message if isinstance(taken, Refusal) else ""
 
 
 def _as_then(recorded: Recorded) -> Ending | None:
-    """The end that something from outside put to the run on record. None: it ended by itself, and so may this one."""
+    """How something outside ended the run on record. None: it ended by itself, and so may this one."""
     end = recorded.end
     if end is None:
         return None

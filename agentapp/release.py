@@ -1,4 +1,4 @@
-"""Which release a process serves, told by what its pages, or its code, are made of. Processes of one release agree."""
+"""Which release a process serves, as a digest of its pages or of its code. Processes of one release agree."""
 
 import functools
 import hashlib
@@ -19,7 +19,7 @@ def fingerprint() -> str:
 
 @functools.cache
 def of_code() -> str:
-    """Twelve characters that change whenever anything does that this product does with a run."""
+    """Twelve characters that change whenever the product's code does, and so how it may treat a run."""
     return _digest(_CODE, {".py"})
 
 

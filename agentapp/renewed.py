@@ -1,4 +1,4 @@
-"""Whether somebody has shown anew, a moment ago, that it is them: where an open screen must not be enough."""
+"""Whether a person has just confirmed their identity again, for actions where an unlocked screen is not enough."""
 
 import time
 from collections.abc import Callable
@@ -12,16 +12,16 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.http import HttpRequest, HttpResponse
 
-# By as much the clock of a provider may be off.
+# How far a provider's clock may be off.
 CLOCKS_DIFFER_SECONDS = 60
-# In a session: when it was sent to a provider to show anew whose it is.
+# Session key: when the session was sent to a provider to confirm whose it is.
 _ASKED = "asked_provider_at"
 
 
 def is_renewed(request: HttpRequest) -> bool:
-    """Whether they did within the last five minutes; a sign-in alone does not count.
+    """Whether they did so within the last five minutes. A sign-in alone does not count.
 
-    Nobody is let off it. allauth asks nothing of whoever has neither a password nor a factor.
+    Nobody is exempt. allauth would ask nothing of a person with neither a password nor a second factor.
     """
     if not isinstance(request.user, User):
         return False
@@ -33,7 +33,7 @@ def is_renewed(request: HttpRequest) -> bool:
 def renewal_required(
     view: Callable[..., HttpResponse], when: Callable[[HttpRequest], bool] = lambda request: True
 ) -> Callable[..., HttpResponse]:
-    """The same view; who has not shown anew that it is them does that first, and goes on then."""
+    """The same view, but a person who has not just confirmed their identity does that first and then continues."""
 
     @wraps(view)
     def wrapped(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -45,27 +45,27 @@ def renewal_required(
 
 
 def has_provider_alone(user: User) -> bool:
-    """Whether somebody has neither a password nor a factor, so that only their provider can say that it is them."""
+    """Whether a person has neither a password nor a second factor, so that only their provider can identify them."""
     return not reauthentication.get_reauthentication_flows(user)
 
 
 def ask_provider(request: HttpRequest) -> str:
-    """What a provider is asked for, so that it lets somebody sign in anew and says when they did."""
+    """The parameters that make a provider ask the person to sign in again and report when they did."""
     request.session[_ASKED] = time.time()
     return "prompt=login&max_age=0"
 
 
 def was_asked(request: HttpRequest) -> float | None:
-    """When this session was sent to a provider last to show something anew; None: it was not.
+    """When this session was last sent to a provider to confirm the person's identity. None: it was not.
 
-    It is kept: whoever is sent there twice and comes back twice is held to it both times.
+    It is not deleted: a person who is sent there twice and returns twice must meet it both times.
     """
     asked: float | None = request.session.get(_ASKED)
     return asked
 
 
 def is_anew(auth_time: object, asked: float) -> bool:
-    """Whether a sign-in at a provider, by the time that its ID token tells, came of what was asked and counts still."""
+    """Whether the sign-in time in a provider's ID token is after we asked for it, and recent enough to count."""
     if isinstance(auth_time, bool) or not isinstance(auth_time, int | float):
         return False
     now = time.time()
@@ -74,7 +74,7 @@ def is_anew(auth_time: object, asked: float) -> bool:
 
 
 def renew_last(request: HttpRequest, user: User) -> None:
-    """What was shown last was shown anew, and not to sign in."""
+    """Mark the latest proof of identity as a confirmation rather than a sign-in."""
     records = get_authentication_records(request, user)
     if records:
         request.session[AUTHENTICATION_METHODS_SESSION_KEY] = [*records[:-1], {**records[-1], "reauthenticated": True}]

@@ -1,4 +1,4 @@
-"""Whether a proposed call would do what was done before: in its run, in what that takes as done, or by anyone."""
+"""Whether a proposed call repeats an earlier one: in its run, in what the run takes as done, or in any run."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,14 +12,14 @@ from agentapp.reasons import Reason
 from agentapp.transcript import StepRows
 from approvals.digest import canonical, sha256
 
-DOUBTFUL = "The same call has failed in this run, and its tool does not say that nothing was done."
-NO_BUSINESS_KEY = "Two calls of this tool are the same act when they agree on: {}. Give these arguments."
+DOUBTFUL = "The same call failed in this run, and its tool does not rule out that it took effect."
+NO_BUSINESS_KEY = "Two calls of this tool are the same act if they agree on: {}. Give these arguments."
 
 
 def is_new(
     steps: Sequence[StepRows], earlier: Earlier | None, tool: Tool, digest: str, beside: Sequence[Proposal]
 ) -> None:
-    """Refuse a repetition of a write, and of what a person has rejected in this run or in what it takes as done."""
+    """Refuse to repeat a write, or a call that a person has rejected in this run or in what it takes as done."""
     before = earlier or Earlier()
     made = [
         execution
@@ -47,11 +47,11 @@ def is_new(
         for p in beside
     )
     if twice:
-        raise CallRefused(Reason.DUPLICATE_CALL, "The same call stands earlier in this reply; it runs once.")
+        raise CallRefused(Reason.DUPLICATE_CALL, "The same call is already in this reply; it runs once.")
 
 
 def is_doubtful(steps: Sequence[StepRows], earlier: Earlier | None, tool: Tool, arguments: dict[str, Any]) -> bool:
-    """Whether exactly this act failed before in a tool that does not say that nothing was done."""
+    """Whether exactly this act failed before and its tool does not rule out that it had an effect."""
     if not tool.consequential or tool.repeatable:
         return False
     before = earlier or Earlier()
@@ -65,12 +65,12 @@ def _counts_as_done(execution: ToolExecution) -> bool:
 
 
 def _digests(execution: ToolExecution) -> set[str]:
-    """Of a call that ran: of its arguments as they were proposed, and as people may have changed them."""
+    """The digests of a call's arguments as proposed, and as they ran: people may have changed them."""
     return {execution.arguments_digest, sha256(execution.executed_text)}
 
 
 def is_one_act(run: Run, tool: Tool, arguments: dict[str, Any], beside: Sequence[Proposal]) -> None:
-    """Refuse what its business key says was done, by whichever run; and what does not say what it does."""
+    """Refuse an act that any run has already done, by its business key, or a call that lacks the key's arguments."""
     if not tool.consequential or not tool.business_key_template:
         return
     act = business_keys.act_of(tool, arguments)

@@ -1,6 +1,6 @@
-"""Replaying a run that has ended: its model's decisions, its results and what people said are those on record.
+"""Replays a run that has ended: the model's decisions, the results and people's decisions are those on record.
 
-Rules, tools and limits are those of today, and nothing happens: what differs is what today would do otherwise.
+Rules, tools and limits are today's, and nothing happens outside. Any difference shows what would be different today.
 """
 
 import uuid
@@ -20,7 +20,7 @@ from agentapp.toolset import snapshot_of
 
 
 def replay_run(run_id: uuid.UUID, user: User, request_key: str = "", token: ApiToken | None = None) -> Run:
-    """Start a replay as whoever asks. Once for each key."""
+    """Start a replay for the person who asks. Once per key."""
     if not auth.may_start(user):
         raise Refused("forbidden", "Replaying a run needs the right to start runs.")
     found = forkable(run_id, user)
@@ -40,7 +40,7 @@ def replay_run(run_id: uuid.UUID, user: User, request_key: str = "", token: ApiT
 
 
 def _snapshot(found: Run) -> dict[str, Any]:
-    """The agent as it is today. Nobody allows a replay more than people allowed the run."""
+    """The agent as it is today. A replay gets the extra budget that people allowed the run, and nobody raises it."""
     today = snapshot_of(found.agent)
     most = today["max_cost"]
     if most is not None and found.budget_extra:

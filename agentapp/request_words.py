@@ -8,7 +8,7 @@ from approvals.standing import approving
 
 
 def ended(approval: Approval, after: Approval | None, answered_at: datetime | None, end: datetime) -> datetime:
-    """When a request stopped keeping its call waiting. A decision that is held still does."""
+    """When a request stopped keeping its call waiting. While a decision is held, the call still waits."""
     if approval.used_at:
         return approval.used_at
     if approval.state == Approval.State.SUPERSEDED:
@@ -37,7 +37,7 @@ def became(approval: Approval) -> str:
         return said
     if approval.state in Approval.UNDECIDED:
         return _so_far(approval, given)
-    # Of those who decided, whoever decided otherwise was not heeded.
+    # Name only the people whose decision prevailed.
     types = _DECIDED.get(Approval.State(approval.state), (DecisionType.APPROVE, DecisionType.EDIT))
     names = [decision.who for decision in given if decision.type in types]
     return f"{said} by {' and '.join(names)}".replace(" The customer", " the customer") if names else said
@@ -47,7 +47,7 @@ _DECIDED = {Approval.State.REJECTED: (DecisionType.REJECT,), Approval.State.RESP
 
 
 def _so_far(approval: Approval, given: Sequence[Decision]) -> str:
-    """How far a request has come that needs more people."""
+    """The progress of a request that needs more people."""
     against = sum(decision.type == DecisionType.REJECT for decision in given)
     approved = len(approving(approval, given))
     if not approval.terms:

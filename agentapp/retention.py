@@ -1,9 +1,9 @@
-"""What is kept no longer than is said: off until one of the RETENTION_… settings is set.
+"""Removes what is older than the RETENTION_… settings allow. Off until one of them is set.
 
-Runs that ended longer ago lose their words, as when a person erases them; the ledger keeps everything it has. What is
-said in a conversation that a person holds keeps the words of its runs as long as it is no older itself. What was
-sent to people loses by what name it is known where it went, and what went wrong. Evals go, and the runs they began lose
-their words; an eval that is under way, the last of a suite and what others are held against stay.
+Runs that ended longer ago lose their words, as when a person erases them; the ledger keeps everything it has. In a
+conversation that a person has taken over, recent messages keep the words of its runs. Notifications lose their name at
+the receiving end and what went wrong. Evals are deleted, and the runs they began lose their words. Evals that are under
+way, the last of each suite and those that others are compared with stay.
 """
 
 import uuid
@@ -25,14 +25,14 @@ from approvals.sealed import ERASED
 
 BY = "retention"
 BATCH = 100
-# In one go; the beat comes again.
+# The most in one go; the next beat continues.
 MOST = 5000
 MOST_EVALS = 200
 
 
 @dataclass(frozen=True)
 class Due:
-    """What would go of one kind now: how much, and since when it is too old."""
+    """What of one kind would be removed now: how much, and the date before which it is too old."""
 
     kind: str
     days: int
@@ -45,11 +45,11 @@ class Due:
 
 
 def preview() -> list[Due]:
-    """What would go now, per kind. Empty where nothing is set."""
+    """What would be removed now, by kind. Empty if nothing is set."""
     kept = {kind: days for kind, days in settings.RETENTION_DAYS.items() if days}
     if not kept:
         return []
-    # One that runs ahead here would take everything away.
+    # The database's clock: a local clock that runs ahead would remove everything.
     now, found = clock.asked(), []
     for kind, days in kept.items():
         before = now - timedelta(days=days)
@@ -58,7 +58,7 @@ def preview() -> list[Due]:
 
 
 def apply() -> dict[str, int]:
-    """Take away what is too old, in batches; each run in a transaction of its own. Returns how much of each kind."""
+    """Remove what is too old, in batches, each run in its own transaction. Returns how much of each kind."""
     total: dict[str, int] = {}
     for due in preview():
         if due.kind == "notifications":
@@ -76,12 +76,12 @@ def apply() -> dict[str, int]:
 
 @shared_task
 def apply_due() -> None:
-    """Finish erasures that were interrupted, and take away what has become too old."""
+    """Finish interrupted erasures, and remove what has become too old."""
     for erasure_id in erasing.unfinished():
         try:
             erasing.carry_out(erasure_id)
         except Refused:
-            continue  # a run of theirs has begun to work meanwhile; the next time
+            continue  # one of their runs has started working meanwhile; try next time
     apply()
 
 
@@ -100,7 +100,7 @@ def _take_away(before: datetime) -> dict[str, int]:
 
 
 def _forget_evals(before: datetime) -> dict[str, int]:
-    """Each with the words of its runs first, so that a killed worker leaves an eval that goes the next time."""
+    """Erase the words of an eval's runs first: if the worker is killed, the eval is still there for the next time."""
     total: dict[str, int] = {}
     for eval_id in list(results.old(before).order_by("finished_at").values_list("pk", flat=True)[:MOST_EVALS]):
         runs = list(_runs_of(EvalRun.objects.filter(pk=eval_id)))
@@ -112,7 +112,7 @@ def _forget_evals(before: datetime) -> dict[str, int]:
 
 
 def _runs_of(evals: QuerySet[EvalRun]) -> Iterator[QuerySet[Run]]:
-    """The runs that these evals began and that hold words; then those they asked, a level at a time."""
+    """The runs that these evals began and that still have words, then those they asked for, one level at a time."""
     begun = EvalResult.objects.filter(eval_run__in=evals.values("pk"), run__isnull=False)
     level = Run.objects.filter(pk__in=begun.values("run"))
     while level.exists():
@@ -130,44 +130,44 @@ def _take_one(run_id: uuid.UUID, before: datetime | None = None) -> dict[str, in
         with ledger.transaction():
             return erasing.take_away(run_id, BY, {}, before)
     except Refused:
-        return {}  # somebody has begun to look into it
+        return {}  # somebody has started to look into it
 
 
 def _take_due(run_id: uuid.UUID, due: QuerySet[Run], before: datetime) -> dict[str, int]:
-    """The words of one that is due also now that nobody can say anything on it, nor begin to hold its conversation."""
+    """Erase a run's words if it is still due under lock, when nobody can add to it or take over its conversation."""
     with ledger.transaction():
         runs.lock_parent(run_id)
         run = runs.lock(run_id)
         if run is None or not due.filter(pk=run_id).exists():
             return {}
-        breakers.erase_said(run)  # first: they are locked before a conversation wherever both are
+        breakers.erase_said(run)  # first: wherever both are locked, breakers come before a conversation
         if run.conversation is not None:
             conversations.lock(run.conversation)
         return _take_one(run_id, before) if due.filter(pk=run_id).exists() else {}
 
 
 def _old(before: datetime) -> QuerySet[Run]:
-    """Runs that ended too long ago, where nothing above or below them is at work, and no person with what they hold."""
+    """Runs that ended too long ago, unless a run above or below is at work or a person holds their conversation."""
     unknown = Q(executions__state=ToolExecution.State.OUTCOME_UNKNOWN, executions__mocked=False)
     ended = Run.objects.filter(state__in=Run.FINAL, finished_at__lt=before, erased_at__isnull=True)
     at_work = Q(parent__isnull=False) & ~Q(parent__state__in=Run.FINAL)
     under_way = EvalResult.objects.filter(run__isnull=False).exclude(eval_run__state__in=EvalRun.FINAL)
     ended = ended.exclude(pk__in=under_way.values("run"))
     ended = ended.exclude(pk__in=Run.objects.filter(unknown).values("pk")).exclude(at_work)
-    # While a person speaks, what is said hangs on the run that they took over, long after it has ended.
+    # While a person speaks, messages belong to the run that they took over, long after it has ended.
     said = Message.objects.filter(run=OuterRef("pk"), conversation=OuterRef("conversation"), created_at__gte=before)
     held = _held(before).filter(pk=OuterRef("conversation"))
     return ended.exclude(taken_over_at__gte=before).exclude(Exists(said)).exclude(Exists(held))
 
 
 def _said_since(before: datetime) -> QuerySet[Message]:
-    """What was said too long ago on runs that had been erased by then, and so went with none of them."""
+    """Messages that are too old and were added after their run had been erased, so that they did not go with it."""
     said = Message.objects.filter(run__erased_at__isnull=False, created_at__lt=before).exclude(content=ERASED)
     return said.exclude(conversation__in=_held(before).values("pk"))
 
 
 def _held(before: datetime) -> QuerySet[Conversation]:
-    """Conversations that wait for a person or that one has taken over, and that were not left alone since."""
+    """Conversations that wait for a person or that a person has taken over, with activity since that date."""
     said = Message.objects.filter(conversation=OuterRef("pk"), created_at__gte=before)
     taken = Run.objects.filter(conversation=OuterRef("pk"), taken_over_at__gte=before)
     lately = Q(person_wanted_at__gte=before) | Exists(said) | Exists(taken)

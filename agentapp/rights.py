@@ -1,4 +1,4 @@
-"""What a person may do, read with one question instead of two: every page and every call of the API asks it."""
+"""What a person may do, read with one query instead of two: every page and every API call needs it."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ _OF_ONE = Prepared(lambda: _RIGHTS.filter(Q(user=_USER) | Q(group__user=_USER)))
 
 
 class RightsBackend(AuthenticationBackend):  # type: ignore[misc]
-    """Sign-in as django-allauth has it. Rights are one's own and those of one's groups; nobody is asked about a row."""
+    """Sign-in as in django-allauth. Rights are a person's own and their groups'; there are none for single rows."""
 
     def get_all_permissions(self, user: Any, obj: Any = None) -> Any:
         if not user.is_active or user.is_anonymous or obj is not None:

@@ -12,7 +12,7 @@ _READ = [
     "agentapp.view_step",
     "agentapp.view_toolexecution",
     "agentapp.view_conversation",
-    # What agents can do is open to whoever may look at what they did.
+    # A person who may see what agents did may also see what they can do.
     "agentapp.view_tool",
 ]
 _EVALS = ["agentapp.view_evalsuite", "agentapp.view_evalcase", "agentapp.view_evalrun", "agentapp.view_evalresult"]
@@ -116,7 +116,7 @@ ROLES: dict[str, list[str]] = {
 
 
 def ensure_roles() -> list[str]:
-    """Make the roles' groups where they are missing. Returns those made; an existing one is left alone."""
+    """Create the roles' groups that are missing. Returns those created; existing groups are left alone."""
     made = []
     for name, wanted in ROLES.items():
         group, created = Group.objects.get_or_create(name=name)
@@ -128,9 +128,9 @@ def ensure_roles() -> list[str]:
 
 
 def lacking() -> dict[str, list[str]]:
-    """What the groups of the roles may not do here and may in a new installation, by role. Those complete are left out.
+    """The permissions that each role's group has in a new installation but not here. Complete groups are left out.
 
-    An upgrade brings permissions that groups of before do not have. Others were taken away on purpose: nobody can tell.
+    An upgrade brings permissions that older groups lack. Others were removed on purpose: the two cannot be told apart.
     """
     found: dict[str, list[str]] = {}
     for group in Group.objects.filter(name__in=ROLES).order_by("name").prefetch_related("permissions__content_type"):
@@ -141,7 +141,7 @@ def lacking() -> dict[str, list[str]]:
 
 
 def complete(names: Collection[str], actor: str) -> dict[str, list[str]]:
-    """Give the groups of these roles what they lack, on record, and take nothing away. Returns what each was given."""
+    """Give these roles' groups what they lack, on record, and remove nothing. Returns what each was given."""
     with ledger.transaction():
         given = {name: lacks for name, lacks in lacking().items() if name in names}
         for group in Group.objects.filter(name__in=given).order_by("name"):

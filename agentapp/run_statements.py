@@ -1,4 +1,4 @@
-"""What each step asks of its run's row, put together once. Only `runs`, which writes runs and steps, uses these."""
+"""The statements that each step runs on its run's row, built once. Only `runs`, which writes these rows, uses them."""
 
 from functools import cache
 from typing import Any
@@ -43,7 +43,7 @@ def _held() -> QuerySet[Run]:
 
 HELD = Prepared(_held)
 HELD_AGAIN = Prepared(lambda: _held().defer(*LASTING))
-"""Without what nothing changes, for who has read that."""
+"""Without the columns that never change, for a caller that has already read those."""
 
 LOCKED = Prepared(lambda: with_end(CHAIN).filter(pk=RUN).select_for_update(of=("self",), no_key=True).order_by())
 
@@ -72,8 +72,8 @@ CLAIM = PreparedUpdate(_claim)
 
 @cache
 def record_step(*, asks_height: bool, has_cost: bool) -> PreparedUpdate:
-    """Count a step into its run. `asks_height`: only where nothing was configured since, and nobody wants the run put
-    aside; `has_cost`: it is known.
+    """Add a step to its run's totals. `asks_height`: only if nothing was configured since, and nobody wants the run
+    paused; `has_cost`: the cost is known.
     """
 
     def build() -> tuple[QuerySet[Run], dict[str, Any]]:
@@ -120,7 +120,7 @@ ADD_STEPS = RowInsert(Step)
 
 @cache
 def finish(*, is_held: bool) -> PreparedUpdate:
-    """End a run that has not ended. `is_held`: by a worker, whose time counts."""
+    """End a run that has not ended. `is_held`: a worker holds it, and its time counts."""
 
     def build() -> tuple[QuerySet[Run], dict[str, Any]]:
         said = {name: Given(name, TextField()) for name in ("stop_reason", "stop_message", "stop_source", "answer")}

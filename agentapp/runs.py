@@ -52,7 +52,7 @@ from approvals.digest import storable, storable_json, storable_up_to
 from approvals.sealed import ERASED, GONE, sealed
 
 MAX_CONTEXT_CHARS = 16 * 1024
-"""Of what a stop gives along. More cannot be read back, and is not kept."""
+"""Limit for the context of a stop. Anything longer could not be read back, and is not kept."""
 
 
 class LeaseLost(Exception):
@@ -86,7 +86,7 @@ class Start:
     is_trial: bool = False
     """Its starter has filled in the one call it makes."""
     mocks: dict[str, Any] | None = None
-    """What answers its calls; it reaches no tool. Never changed."""
+    """What answers its calls, so that it reaches no tool. Never changed."""
 
     @property
     def taken_back(self) -> Run | None:
@@ -96,7 +96,7 @@ class Start:
 def create(start: Start, via: str = "") -> Run:
     """A queued run. The caller is inside `ledger.transaction()` and nudges a worker on commit.
 
-    For a run in a conversation it holds the conversation's lock as well: its runs go in their order of creation.
+    For a run in a conversation, the caller also holds the conversation's lock: its runs go in order of creation.
     """
     run = Run(
         agent=start.agent,
@@ -129,7 +129,7 @@ def create(start: Start, via: str = "") -> Run:
     if start.conversation is None:
         run_statements.ADD_RUNS([run])
     else:
-        run.save(force_insert=True)  # behind a moment that is another for each
+        run.save(force_insert=True)  # RowInsert cannot be used: created_at is a different expression each time
     ledger.knows(ledger.run_chain(run.pk), None, None)
     data = {"agent": start.agent.name, "route": start.route, "scripted": start.script is not None}
     data |= {"title": sealed(run.title, run.salt)}
@@ -148,7 +148,7 @@ def create(start: Start, via: str = "") -> Run:
 
 
 def give_up_undo(run: Run) -> bool:
-    """Let another run take back the call that this one ended without having acted on. False: it has not ended."""
+    """Let another run take back the call, as this one ended without doing so. False: it has not ended."""
     ended = Run.objects.filter(pk=run.pk, state__in=Run.FINAL, undoes__isnull=False, took_back_nothing=False)
     return bool(ended.update(took_back_nothing=True))
 
@@ -176,16 +176,16 @@ def claim(run_id: uuid.UUID) -> Run | None:
 
 
 def renew(run_id: uuid.UUID, token: uuid.UUID) -> bool:
-    """Hold a lease longer. False: it is lost."""
+    """Extend a lease. False: it is lost."""
     held = Run.objects.filter(pk=run_id, lease_token=token, state=Run.State.RUNNING)
     return bool(held.update(lease_until=_in(settings.LEASE_SECONDS)))
 
 
 def lock(run_id: uuid.UUID) -> Run | None:
-    """The run's row, locked until the transaction ends. Whoever changes a run's approvals holds this.
+    """The run's row, locked until the transaction ends. Code that changes a run's approvals holds this lock.
 
-    Rows that name the run can be added meanwhile: whoever keeps a message under it holds the conversation's lock, which
-    who holds this may be waiting for.
+    Rows that refer to the run can be added meanwhile: code that stores a message for it holds the conversation's lock,
+    which the holder of this one may be waiting for.
     """
     run = run_statements.LOCKED.first(run=run_id, chain=ledger.run_chain(run_id))
     return run and _known_end(run)
@@ -197,8 +197,8 @@ def _known_end(run: Run) -> Run:
 
 
 def lock_parent(run_id: uuid.UUID) -> None:
-    """Lock the row of the run that asked for this one, if any: whoever may end a run does so before locking its own
-    row, since its end wakes the other. Rows of several runs are locked from the root down.
+    """Lock the row of the run that asked for this one, if any. Code that may end a run does this before locking the
+    run's own row, since its end wakes the other. Rows of several runs are locked from the root down.
     """
     parents = Run.objects.filter(pk__in=Run.objects.filter(pk=run_id).values("parent"))
     parents.select_for_update(no_key=True).values_list("pk", flat=True).first()
@@ -207,7 +207,7 @@ def lock_parent(run_id: uuid.UUID) -> None:
 def held(run_id: uuid.UUID, token: uuid.UUID, known: Run | None = None) -> Run:
     """The run's row, locked, with what the worker must know before it goes on. Raises LeaseLost.
 
-    `known`: the row as it was read before: what it keeps until it has ended is taken of that.
+    `known`: the row as read before. The columns that stay the same until the run ends are taken from it.
     """
     run = (run_statements.HELD if known is None else run_statements.HELD_AGAIN).first(run=run_id, token=token)
     if run is None:
@@ -228,10 +228,9 @@ def record_step(
 ) -> Step | None:
     """Store one decision of the model and add its usage to the run.
 
-    None: the run was cancelled while the model was thinking; or where a `height` is given, the
-    configuration is no longer what it was there, or the run is to be put aside, so that the calls must
-    be checked anew. The caller is inside `ledger.transaction()` and stores the step's calls in it.
-    Raises LeaseLost.
+    None: the run was cancelled while the model was thinking. If a `height` is given, also: the configuration
+    has changed since then, or the run is about to be paused, so the calls must be checked again. The caller
+    is inside `ledger.transaction()` and stores the step's calls in it. Raises LeaseLost.
     """
     usage, number = reply.usage.credible, run.step_count + 1
     counted = spending.tokens(usage)
@@ -281,13 +280,13 @@ def record_step(
 
 
 def _asked(reply: Reply) -> list[dict[str, Any]]:
-    """What models were asked for, where a step took more than one reply."""
+    """What models were asked for, if a step took more than one reply."""
     asked = reply.guidance.asked if reply.guidance else ()
     return [{**asdict(each), "cost": None if each.cost is None else str(each.cost)} for each in asked]
 
 
 def park(run: Run, token: uuid.UUID, waiting_for: str, wake_at: datetime | None = None, why: str = "") -> None:
-    """Let go of a run until people have acted. The caller holds the row's lock and has looked again."""
+    """Release a run until people have acted. The caller holds the row's lock and has checked again."""
     changed = run_statements.PARK(run=run.pk, token=token, waiting_for=waiting_for, wake_at=wake_at)
     if not changed:
         raise LeaseLost(f"{run.pk} is no longer held by this worker")
@@ -295,7 +294,7 @@ def park(run: Run, token: uuid.UUID, waiting_for: str, wake_at: datetime | None 
 
 
 def raise_budget(run: Run, amount: Decimal, actor: str) -> None:
-    """Let a run cost more than its limits say. The caller holds its lock."""
+    """Let a run cost more than its limits allow. The caller holds its lock."""
     Run.objects.filter(pk=run.pk).update(budget_extra=F("budget_extra") + amount, updated_at=Now())
     ledger.record(ledger.run_chain(run.pk), "run.budget_raised", {"by": str(amount)}, actor)
 
@@ -320,7 +319,7 @@ def release(run: Run, token: uuid.UUID, reason: str, delay: float = 0, failed: b
 
 
 def wake(run: Run, at: datetime | None) -> None:
-    """Make a waiting run due at a moment; None takes a planned waking back. The caller holds its lock."""
+    """Make a waiting run due at a moment; None cancels a planned wake-up. The caller holds its lock."""
     run_statements.WAKE(run=run.pk, wake_at=at)
 
 
@@ -329,7 +328,7 @@ def finish(
 ) -> bool:
     """End a run, and wake the one that asked for it. The caller holds its lock and has closed its open calls.
 
-    False: it has ended already.
+    False: it had already ended.
     """
     changed = run_statements.finish(is_held=run.lease_token is not None)(
         run=run.pk,
@@ -354,14 +353,14 @@ def finish(
 
 
 def nudge_following(run_id: uuid.UUID) -> None:
-    """When a run has ended, the next of its conversation may be due."""
+    """When a run has ended, the next one in its conversation may be due."""
     waiting = following(run_id)
     if waiting is not None:
         nudges.nudge(waiting)
 
 
 def _wake_parent(parent_id: uuid.UUID) -> None:
-    """Make the run that waits for an answer look at it. One that is being driven looks before it lets go."""
+    """Wake the run that waits for this answer. A run that is being driven checks before it is released."""
     waits = [Run.WaitingFor.SUBAGENT, Run.WaitingFor.APPROVAL]
     woken = Run.objects.filter(pk=parent_id, state=Run.State.WAITING, waiting_for__in=waits)
     if woken.update(wake_at=Now(), updated_at=Now()):
@@ -383,7 +382,7 @@ def mark_tool_error(run: Run) -> None:
 
 
 def erase(run: Run, by: str) -> None:
-    """Take the words out of an ended run and its steps; what it cost and when stays. The caller holds its lock."""
+    """Erase the words of an ended run and its steps; costs and times stay. The caller holds its lock."""
     said = {name: ERASED for name in ("answer", "stop_message") if getattr(run, name)}
     said |= {"title": ERASED, "input": ERASED, "customer": "", "request_digest": "", "salt": GONE}
     gone = {"metadata": {}, "script": None, "mocks": {} if run.is_mocked else None} | without_words(run)

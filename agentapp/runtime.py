@@ -1,4 +1,4 @@
-"""What a driver is bound to for one drive of a run: the way to its models, behind their breakers."""
+"""What a driver is bound to for one drive of a run: access to its models, behind their breakers."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ from approvals import ledger
 log = logging.getLogger(__name__)
 
 AT_ONCE = 8
-"""Questions of one step that wait for models at the same time."""
+"""How many requests of one step wait for models at the same time."""
 
 
 class DriveRuntime:
@@ -42,15 +42,15 @@ class DriveRuntime:
     def complete(self, request: llm.Request, *, seen: bool = False) -> Reply:
         """Ask a model and wait for the whole reply. Raises ModelError, or CircuitOpen or Stopped without asking.
 
-        `seen`: people may read it while it is written; not where something may still be taken out of the whole.
+        `seen`: people may read it while it is written, unless something may still be removed from the whole.
         """
         watch = self._show if seen and self._stays_as_it_comes() else None
         return points.inference(self.state, request, lambda asked: self._ask(asked, watch))
 
     def complete_all(self, requests: Sequence[llm.Request]) -> list[Reply | ModelError]:
-        """Ask several questions at once and wait for all. In their order what came of each.
+        """Send several requests at once and wait for all. Returns the outcomes in the same order.
 
-        Hooks and breakers look at one after the other here; only the waiting is done in threads, without a database.
+        Hooks and breakers see them here one by one; only the waiting is done in threads, without a database.
         """
         state = self.state
         asked = [points.inference_begins(state, request) for request in requests]
@@ -58,7 +58,7 @@ class DriveRuntime:
             slowest = max(each.request.timeout for each in asked if each.request.model == model)
             _admit(state, breakers.of_model(model), slowest)
         came = self._ask_at_once([each.request for each in asked])
-        # Before hooks see any of them: what was spent is counted, also where one ends the run.
+        # Before hooks see any of them: what was spent is counted even if a hook ends the run.
         for reply in came:
             self._hear(reply)
         if len(came) < len(asked):
@@ -66,13 +66,13 @@ class DriveRuntime:
         return [self._taken(each, reply) for each, reply in zip(asked, came, strict=True)]
 
     def _ask_at_once(self, requests: Sequence[llm.Request]) -> list[Reply | ModelError]:
-        """What came of each; fewer than were to be asked, where they were stopped before the rest."""
+        """The outcome of each request; fewer than requested if the run was stopped before the rest."""
         asked: list[Future[Reply | ModelError]] = []
         with ThreadPoolExecutor(max_workers=AT_ONCE, thread_name_prefix="model") as threads:
             for request in requests:
                 while sum(not each.done() for each in asked) >= AT_ONCE:
                     wait([each for each in asked if not each.done()], return_when=FIRST_COMPLETED)
-                if not asked or len(asked) >= AT_ONCE:  # those between are asked in the same moment
+                if not asked or len(asked) >= AT_ONCE:  # those in between are sent at the same moment
                     if not self.state.may_ask():
                         break
                     let_go_of_database()
@@ -119,29 +119,29 @@ class DriveRuntime:
                 breakers.succeeded(self.state.run, things)
 
     def _stays_as_it_comes(self) -> bool:
-        """Whether no hook may change a reply, and it may name no secret argument: which one, only its calls tell."""
+        """Whether no hook may change a reply and it can name no secret argument, which only its calls would show."""
         state = self.state
         return not (
             state.hooks.at("after_inference_response") or secrecy.may_be_named(state.history, state.configuration.tools)
         )
 
     def _show(self, text: str) -> None:
-        """Let people see what has come so far. That they cannot is no reason to lose the reply."""
+        """Show people what has arrived so far. If that fails, the reply is not lost."""
         state = self.state
         try:
             if text and drafts.write(state.run, state.token, state.run.step_count + 1, text):
                 state.drafted = True
         except DatabaseError:
-            log.warning("What the model of %s says could not be shown while it is written", state.run.pk, exc_info=True)
+            log.warning("The reply in run %s could not be shown while it was written", state.run.pk, exc_info=True)
         finally:
             let_go_of_database()
 
 
 def driver_of(state: RunState) -> Driver:
-    """The driver of a run, bound for this drive when it is first wanted."""
+    """The driver of a run, bound for this drive when first needed."""
     if state.driver is None:
         named = state.run.agent_snapshot["driver"]
-        # One that follows guidelines does so with a script as well: only what a model would answer stands in it.
+        # The guided driver is used with a script too: the script holds only what a model would answer.
         state.driver = get_driver("scripted" if state.run.script is not None and named != GUIDED else named)
         state.driver.bind(DriveRuntime(state))
     return state.driver
@@ -174,7 +174,7 @@ def decide(state: RunState, disclosed: dict[str, Tool], *, may_call: bool) -> Re
 
 
 def _opening(opening: Mapping[str, Any]) -> Reply:
-    """The call that whoever forked a run has its first decision replaced by. No model was asked for it."""
+    """The call with which the person who forked a run replaced its first decision. No model was asked for it."""
     call = ToolCall(opening["id"], opening["name"], opening["arguments"])
     return Reply(text=opening["text"], tool_calls=(call,), finish_reason="tool_call")
 
@@ -187,7 +187,7 @@ def _on_record(recorded: Recorded, step: int) -> Reply:
 
 
 def _count_heard(state: RunState) -> None:
-    """Replies cost what they cost, also where a later one did not come and no step is made of them."""
+    """Count what the replies cost, even if a later one failed and no step came of them."""
     used = state.heard.credible
     if used != Usage():
         with ledger.transaction():
@@ -197,7 +197,7 @@ def _count_heard(state: RunState) -> None:
 
 
 def _reply_or_error(request: llm.Request) -> Reply | ModelError:
-    """Asked in a thread of its own: what is raised there would take the other replies along."""
+    """Runs in its own thread: an exception raised there would lose the other replies."""
     try:
         return llm.complete(request)
     except ModelError as error:
@@ -211,7 +211,7 @@ def _count_failure(state: RunState, things: Sequence[Thing], error: ModelError) 
 
 
 def admit_agent(state: RunState) -> None:
-    """Let a run of an agent begin. Raises CircuitOpen when its runs keep failing. One under way goes on."""
+    """Let a run of an agent begin. Raises CircuitOpen if the agent's runs keep failing. A run under way goes on."""
     if not state.steps:
         _admit(state, breakers.of_agent(state.run), settings.MODEL_TIMEOUT_SECONDS)
 

@@ -10,7 +10,7 @@ _CALL = {
     "properties": {
         "id": {"type": "string", "minLength": 1, "maxLength": 200},
         "name": {"type": "string", "minLength": 1, "maxLength": 200},
-        # A text stands for what a model sent, well-formed or not.
+        # A string stands for what a model sent, well-formed or not.
         "arguments": {"type": ["object", "string"]},
     },
     "required": ["id", "name", "arguments"],
@@ -26,7 +26,7 @@ _USAGE = {
     },
     "additionalProperties": False,
 }
-# Instead of a reply: what a provider that fails says.
+# Instead of a reply: the error of a failing provider.
 _ERROR = {"type": "string", "minLength": 1}
 REPLY_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -35,14 +35,14 @@ REPLY_SCHEMA: dict[str, Any] = {
         "error": _ERROR,
         "tool_calls": {"type": "array", "items": _CALL, "maxItems": 32},
         "usage": _USAGE,
-        # What is said to people who ask about these calls before they decide.
+        # The answer to people who ask about these calls before they decide.
         "answer": {
             "type": "object",
             "properties": {
                 "text": {"type": "string"},
                 "error": _ERROR,
                 "usage": _USAGE,
-                # The call as it is proposed then, where it is to be another.
+                # The call proposed instead, if the answer changes it.
                 "tool_calls": {"type": "array", "items": _CALL, "maxItems": 1},
             },
             "additionalProperties": False,
@@ -56,9 +56,9 @@ _CALLS = {"type": "array", "items": {"type": "object"}, "maxItems": 32}
 GUIDED_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
-        # By guideline why it holds; or only their names.
+        # For each matched guideline why it holds, or a list of names only.
         "matched": {"anyOf": [{"type": "object", "additionalProperties": {"type": "string"}}, _NAMES]},
-        # By tool what becomes of it; or only the arguments of the calls that are needed.
+        # For each tool what becomes of it, or only the arguments of the calls that are needed.
         "evaluations": {
             "type": "object",
             "additionalProperties": {
@@ -79,9 +79,9 @@ GUIDED_SCHEMA: dict[str, Any] = {
                 ]
             },
         },
-        # The reply; or what is said first, and what after each correction.
+        # The reply, or a list: the first draft and the one after each correction.
         "says": {"anyOf": [{"type": "string"}, {**_NAMES, "minItems": 1}]},
-        # The tools whose acts it claims; or those of each draft.
+        # The tools whose acts the reply claims, or a list of these for each draft.
         "claims": {"type": "array", "items": {"anyOf": [{"type": "string"}, _NAMES]}},
         "error": _ERROR,
         "usage": _USAGE,
@@ -95,11 +95,11 @@ SCRIPT_SCHEMA: dict[str, Any] = {"type": "array", "items": REPLY_SCHEMA, "minIte
 GUIDED_SCRIPT_SCHEMA: dict[str, Any] = {**SCRIPT_SCHEMA, "items": GUIDED_SCHEMA}
 
 
-_WORDS = Words("", "is no part of a script")
+_WORDS = Words("", "is not part of a script")
 
 
 class ScriptError(ValueError):
-    """A script is not a list of replies; the message and `field` name the first place, as in script/0/text."""
+    """A script is not a list of replies. The message and `field` name the first problem, such as script/0/text."""
 
     def __init__(self, field: str, sentence: str) -> None:
         super().__init__(f"{field}: {sentence}")
@@ -107,7 +107,7 @@ class ScriptError(ValueError):
 
 
 def check_script(script: object, *, is_guided: bool = False) -> None:
-    """Raises ScriptError unless `script` is a list of replies, or of a model's answers where guidelines decide."""
+    """Raises ScriptError unless `script` is a list of replies, or of a model's answers if guidelines decide."""
     problems = problems_of(GUIDED_SCRIPT_SCHEMA if is_guided else SCRIPT_SCHEMA, script, _WORDS)
     if problems:
         first = min(problems, key=lambda problem: problem.kind != "missing")

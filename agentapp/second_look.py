@@ -1,8 +1,8 @@
 """A second model looks at a risky call before people are asked about it. They read what it says; it decides nothing.
 
-The installation asks for it, by a setting: no agent, run, tool or rule can leave it out, and no hook of an agent comes
-between. It is sent the call as data and has no tools. Whatever it answers, and where it cannot be asked, people are
-asked exactly as they would have been.
+A setting of the installation turns it on: no agent, run, tool or rule can leave it out, and no hook can intervene. The
+model is sent the call as data and has no tools. Whatever it answers, and even if it cannot be asked, people are asked
+exactly as they would have been.
 """
 
 import json
@@ -46,16 +46,16 @@ Answer with one JSON object and nothing else:
 
 @dataclass(frozen=True)
 class SecondLook:
-    """What came of one look: what the card keeps, {verdict, why, model}, and what it took."""
+    """The outcome of one look: what the card keeps, {verdict, why, model}, and the usage."""
 
     said: dict[str, str]
     usage: Usage = field(default_factory=Usage)
 
 
 def take(state: RunState, card: Card) -> SecondLook | None:
-    """Ask about a call that people are about to be asked about. None: none is wanted for it.
+    """Ask about a call that people are about to be asked about. None: this call needs no second look.
 
-    No transaction is open here. It is asked for once: people do not wait for a model that does not answer.
+    No transaction is open here. The model is asked once: people do not wait for one that does not answer.
     """
     model, least = settings.SECOND_LOOK_MODEL, settings.SECOND_LOOK_FROM
     if (
@@ -71,7 +71,7 @@ def take(state: RunState, card: Card) -> SecondLook | None:
             circuit = breakers.admit(things, SECONDS)
         if circuit is not None:
             return SecondLook(_said(UNAVAILABLE, str(circuit)))
-    if switches.stops_questions(state.run):  # while the card was made, or others were looked at
+    if switches.stops_questions(state.run):  # meanwhile the card was made, or other calls were looked at
         return SecondLook(_said(UNAVAILABLE, str(Stopped())))
     let_go_of_database()
     try:
@@ -91,8 +91,8 @@ def take(state: RunState, card: Card) -> SecondLook | None:
 
 
 def read(text: str) -> tuple[str, str]:
-    """The verdict in an answer, and its words. One concern among several answers is a concern; what cannot be read is
-    no look at all, and never a look that found nothing.
+    """The verdict in an answer, and its words. One concern among several verdicts is a concern. An unreadable answer
+    counts as no look at all, never as a look that found nothing.
     """
     found = list(dict.fromkeys(_verdicts(text)))
     concerns = [why for verdict, why in found if verdict == CONCERN]
@@ -109,7 +109,7 @@ def _verdicts(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _shown(card: Card) -> str:
-    """The call as people will see it, as one JSON object: no text in it can end it. No secret is in it."""
+    """The call as people will see it, as one JSON object, so that no text can break out of it. It has no secrets."""
     secrets = _secrets(card)
     return json.dumps(
         {

@@ -1,4 +1,4 @@
-"""What a model says beside its calls, without their secret arguments: its words are shown to people."""
+"""Removes secret arguments from what a model says along with its calls: people are shown its words."""
 
 import dataclasses
 import json
@@ -15,9 +15,9 @@ from approvals.masking import blotted, blotted_within, masked, secrets_in
 
 
 def naming_no_secret_argument(reply: Reply, steps: Sequence[StepRows], tools: Mapping[str, Tool]) -> Reply:
-    """A reply whose words name no secret argument of its own calls, nor of those the run has made before.
+    """The reply, with any secret argument of its own calls, or of the run's earlier ones, removed from its words.
 
-    What a reply says without calling anything is an answer, and stays what it is.
+    The text of a reply that calls nothing is an answer, and stays as it is.
     """
     made = [execution for rows in steps for execution in rows.executions]
     is_plain = all(call.name in tools and call.name != PLAN for call in reply.tool_calls)
@@ -35,13 +35,13 @@ def naming_no_secret_argument(reply: Reply, steps: Sequence[StepRows], tools: Ma
 
 
 def may_be_named(steps: Sequence[StepRows], tools: Mapping[str, Tool]) -> bool:
-    """Whether a reply may name a secret argument: of a tool that the run has, or of a call it has made before."""
+    """Whether a reply could name a secret argument: of one of the run's tools, or of a call it has made before."""
     made = (execution for rows in steps for execution in rows.executions)
     return any(tool.secret_fields for tool in tools.values()) or any(call.secret_fields for call in made)
 
 
 def result_shown(execution: ToolExecution) -> Any:
-    """What a call gave back, as people may read it: no value that a secret name has, and no secret argument."""
+    """A call's result as people may read it: without the values of secret fields, and without secret arguments."""
     value = json.loads(execution.result_text) if execution.result_text else None
     fields = execution.all_secret_fields
     return blotted_within(masked(value, fields), execution.secret_values) if fields else value

@@ -9,12 +9,12 @@ def is_published() -> bool:
 
 
 def demand() -> None:
-    """For a process that is about to serve. Raises ImproperlyConfigured where anybody knows the key.
+    """For a process that is about to serve. Raises ImproperlyConfigured if the key is the published one.
 
-    Checks stop only what migrates; a setting that is lost later is noticed here.
+    Django's checks stop only commands such as migrate; a setting that is lost later is noticed here.
     """
     if is_published() and not settings.DEBUG:
         raise ImproperlyConfigured(
-            "SECRET_KEY is not set, and the one in its place stands in the source: anybody who knows it can sign in as "
+            "SECRET_KEY is not set, and the default key is in the published source: anybody can use it to sign in as "
             "anybody. Set SECRET_KEY or SECRET_KEY_FILE."
         )

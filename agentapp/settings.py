@@ -1,7 +1,7 @@
 """All settings, from the environment, with defaults that need no server.
 
-A value that cannot be read stops the start and names its variable. What would be unsafe in
-production (a default secret key, an in-memory broker) is reported by `agentapp/checks.py`.
+A value that cannot be read stops the process from starting; the error names the variable. `agentapp/checks.py`
+reports what would be unsafe in production (a default secret key, an in-memory broker).
 """
 
 from pathlib import Path
@@ -37,14 +37,14 @@ from approvals.business_hours import BusinessHours
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
-# --- What kind of place this is ----------------------------------------------------------------
+# --- The installation --------------------------------------------------------------------------
 
 DEBUG = env_bool("DEBUG", False)
-DATA_DIR = env_folder("DATA_DIR", BASE_DIR / "data")  # SQLite makes its file, not the folder
+DATA_DIR = env_folder("DATA_DIR", BASE_DIR / "data")  # SQLite creates its file, but not the folder
 WORKSPACE_NAME = env("WORKSPACE_NAME", "Countersign", str, "a name")
 DEFAULT_SECRET_KEY = "development-only-key-do-not-use-where-it-matters"  # noqa: S105
 SECRET_KEY = env("SECRET_KEY", DEFAULT_SECRET_KEY, str, "a long random text")
-SECRET_KEY_FALLBACKS = env_list("SECRET_KEY_FALLBACKS", [])  # earlier keys: what they signed still counts
+SECRET_KEY_FALLBACKS = env_list("SECRET_KEY_FALLBACKS", [])  # earlier keys: what they signed is still valid
 ALLOWED_HOSTS = env_list("ALLOWED_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env_list("CSRF_TRUSTED_ORIGINS", [])
 
@@ -54,51 +54,51 @@ TOOL_MODULES = env_list(
     "TOOL_MODULES",
     ["agentapp.demo.tools", "agentapp.demo.chat_tools", "agentapp.demo.amends", "agentapp.tools.planning"],
 )
-# A run may bring its own list of model replies. For demos and tests; never on where it matters.
+# Whether a run may bring its own list of model replies. For demos and tests only; never in production.
 ALLOW_SCRIPTED_RUNS = env_bool("ALLOW_SCRIPTED_RUNS", DEBUG)
-# Networks that requests to configured addresses may reach though they are not public, as in 10.1.2.0/24.
+# Private networks that requests to configured addresses may reach, such as 10.1.2.0/24.
 OUTBOUND_NETWORKS = env("OUTBOUND_NETWORKS", read_networks(""), read_networks, "networks with commas between them")
-# The commands of MCP servers that are started here. Nothing else names one: whoever does runs programs on this machine.
+# The commands of MCP servers that run on this machine. They can be set only here: naming one means running a program.
 MCP_COMMANDS = env("MCP_COMMANDS", read_commands("{}"), read_commands, "an object of commands in JSON")
-# How often every MCP server is asked for its tools anew. 0: only when somebody says so.
+# How often every MCP server is asked for its tools again. 0: only when a person asks for it.
 SOURCE_REFRESH_SECONDS = env_count("SOURCE_REFRESH_SECONDS", 300)
 UNDO_HOLD_SECONDS = env_count("UNDO_HOLD_SECONDS", 5)
 APPROVAL_EXPIRES_SECONDS = env_count_from_one("APPROVAL_EXPIRES_SECONDS", 24 * 3600)
-# Whether a draft of a rule is activated by somebody else than the person who changed it last.
+# Whether a draft of a rule must be activated by someone other than the person who last changed it.
 RULES_NEED_SECOND_PERSON = env_bool("RULES_NEED_SECOND_PERSON", False)
-# How whoever approves shows who they are, at least: by risk and by effect class.
-STEP_UP: dict[str, str] = env("STEP_UP", {}, step_up.parse, "levels, as in high=password,irreversible=signed")
-APPROVAL_TARGET_SECONDS = env_count("APPROVAL_TARGET_SECONDS", 0)  # where a rule says nothing of it; 0: no target
-# A model that looks at calls of this risk and above before people do, as in openai:gpt-5. Empty: none does.
+# How people must at least show who they are when they approve, by risk and by effect class.
+STEP_UP: dict[str, str] = env("STEP_UP", {}, step_up.parse, "levels, such as high=password,irreversible=signed")
+APPROVAL_TARGET_SECONDS = env_count("APPROVAL_TARGET_SECONDS", 0)  # if the rule sets none; 0: no target
+# A model that looks at calls of this risk and above before people do, such as openai:gpt-5. Empty: none does.
 SECOND_LOOK_MODEL = env("SECOND_LOOK_MODEL", "", str, "a model")
 SECOND_LOOK_FROM = env("SECOND_LOOK_FROM", "high", read_choice("low", "medium", "high", "critical"), "a risk")
-FAMILY_MAX_RUNS = env_count_from_one("FAMILY_MAX_RUNS", 100)  # a run, with all that agents ask agents for
+FAMILY_MAX_RUNS = env_count_from_one("FAMILY_MAX_RUNS", 100)  # a run and all the runs that agents ask agents for
 GRANT_MAX_DAYS = env_count("GRANT_MAX_DAYS", 30)
-# An approval that the workers could not use in this time does not run, and the agent is told.
+# A call whose approval the workers could not use within this time does not run, and the agent is told.
 APPROVAL_USE_WITHIN_SECONDS = env_count_from_one("APPROVAL_USE_WITHIN_SECONDS", 3600)
 # A customer who writes faster is asked to wait.
 CUSTOMER_MESSAGES_PER_MINUTE = env_count("CUSTOMER_MESSAGES_PER_MINUTE", 10)
 # How many requests an API token may make in a minute. 0: any number.
 API_REQUESTS_PER_MINUTE = env_count("API_REQUESTS_PER_MINUTE", 1200)
-# How long a request that a person claimed stays theirs without their doing anything.
+# How long a claimed request stays with the person who claimed it if they do nothing.
 CLAIM_SECONDS = env_count("CLAIM_SECONDS", 600)
-# What a rejection offers to pick, before "Other".
+# The reasons offered for a rejection, before "Other".
 REJECTION_REASONS = env(
     "REJECTION_REASONS", ["Wrong amount or details", "Not allowed", "Need more evidence"], read_reasons, "some reasons"
 )
-# How long the clock of a request stands at most while its agent is asked something.
+# How long at most a request's clock is stopped while its agent is asked something.
 QUESTION_SECONDS = env_count("QUESTION_SECONDS", 600)
 # Lease + the sweep's interval stay under 30 s: the longest a dead worker can hold a run.
 LEASE_SECONDS = env_count_from_one("LEASE_SECONDS", 12)
 SWEEP_SECONDS = env_count_from_one("SWEEP_SECONDS", 15)
-# How long a process keeps what it has read of the configuration while no event says that it changed.
+# How long a process keeps the configuration that it has read while no event says that it changed.
 CONFIGURATION_KEPT_SECONDS = env_count("CONFIGURATION_KEPT_SECONDS", 10)
 TIME_SLICE_SECONDS = env_count("TIME_SLICE_SECONDS", 20)
-# How many reads of one step run at once; each may hold a connection to the database of its own.
+# How many reads of one step run at once. Each may hold its own database connection.
 PARALLEL_READS = env_count("PARALLEL_READS", 8)
 MODEL_TIMEOUT_SECONDS = env_count_from_one("MODEL_TIMEOUT_SECONDS", 120)
 MODEL_ATTEMPTS = env_count("MODEL_ATTEMPTS", 3)
-# What a new breaker begins with: failures in a row that open it, and how long it lets nothing through.
+# The values for a new breaker: how many failures in a row open it, and how long it then lets nothing through.
 BREAKER_THRESHOLD = env_count("BREAKER_THRESHOLD", 3)
 BREAKER_COOLDOWN_SECONDS = env_count("BREAKER_COOLDOWN_SECONDS", 60)
 
@@ -126,7 +126,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "agentapp.telemetry.requests.Requests",
-    # Whatever answers after these has their headers: static files and refusals of the others among it.
+    # These set headers on every response that comes after them, including static files and refusals.
     "django.middleware.security.SecurityMiddleware",
     "django.middleware.csp.ContentSecurityPolicyMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -166,10 +166,10 @@ TEMPLATES = [
 ]
 
 LANGUAGE_CODE = "en-us"
-# Conditions of rules know both: which installation this is, and when people are at work.
-ENVIRONMENT = env("ENVIRONMENT", "", read_slug, "a name of small letters, digits and dashes, as in production")
-BUSINESS_HOURS = env("BUSINESS_HOURS", BusinessHours(), BusinessHours.parse, "hours, as in mon-fri 09:00-17:00")
-TIME_ZONE = env("TIME_ZONE", "UTC", read_time_zone, "a time zone name, as in Europe/Berlin")
+# Rule conditions can use both: which installation this is, and when people are at work.
+ENVIRONMENT = env("ENVIRONMENT", "", read_slug, "a name of lower-case letters, digits and dashes, such as production")
+BUSINESS_HOURS = env("BUSINESS_HOURS", BusinessHours(), BusinessHours.parse, "hours, such as mon-fri 09:00-17:00")
+TIME_ZONE = env("TIME_ZONE", "UTC", read_time_zone, "a time zone name, such as Europe/Berlin")
 USE_TZ = True
 USE_I18N = False
 FORMAT_MODULE_PATH = "agentapp.formats"
@@ -193,7 +193,7 @@ if DEBUG:
 
 
 def mailer(server: str) -> dict[str, object]:
-    """How mail is sent. Without a server it is written to the console."""
+    """How mail is sent. Without a server, mail is written to the console."""
     if not server:
         return {"BACKEND": "django.core.mail.backends.console.EmailBackend"}
     security = env("EMAIL_SECURITY", "starttls", read_choice("starttls", "tls", "none"), "the mail server's security")
@@ -214,7 +214,7 @@ def mailer(server: str) -> dict[str, object]:
 _MAIL_SERVER = env("EMAIL_HOST", "", str, "the name of a mail server")
 MAILERS = {"default": mailer(_MAIL_SERVER)}
 DEFAULT_FROM_EMAIL = env("DEFAULT_FROM_EMAIL", "countersign@localhost", str, "an address")
-# Who knows how people want to be told; `approvals` asks by this name.
+# The module that knows how people want to be told. `approvals` imports it by this name.
 NOTIFICATION_MANNERS = "agentapp.preferences"
 # Links in notifications are absolute; this is where the console is reached.
 BASE_URL = env("BASE_URL", "", read_web_address, "the address of the console")
@@ -224,9 +224,9 @@ BASE_URL_IS_SET, BASE_URL = bool(BASE_URL), BASE_URL or "http://127.0.0.1:8000"
 
 _POOL_SIZE = env_count_from_one("DATABASE_POOL_SIZE", 16)
 MIGRATION_LOCK_SECONDS = env_count("MIGRATION_LOCK_SECONDS", 5)  # for a table, behind which others wait; 0: for ever
-# For workers, which ask the same few things all day. What pages ask has as many forms as people have questions.
+# For workers, which run the same few queries all day. The queries of pages take too many forms.
 PREPARED_STATEMENTS = env_bool("PREPARED_STATEMENTS", False)
-# Where web processes listen, while DATABASE_URL is what gives each transaction another connection.
+# Where web processes listen if DATABASE_URL leads to a pooler that gives each transaction another connection.
 DATABASE_LISTENED_TO = env("DATABASE_LISTEN_URL", None, connections.listening, "the URL of PostgreSQL itself")
 
 
@@ -242,17 +242,17 @@ DATABASES = {
 
 REDIS_URL = env("REDIS_URL", "", read_redis_url, "a Redis URL")
 EMBEDDED = not REDIS_URL
-LEDGER = read_ledger(DATA_DIR, EMBEDDED)  # its signing key, and where its checkpoints are noted outside of the database
+LEDGER = read_ledger(DATA_DIR, EMBEDDED)  # its signing key, and where checkpoints are kept outside the database
 # The form with a host: plain memory:// makes kombu log a warning for each connection.
 CELERY_BROKER_URL = connections.broker_url(REDIS_URL) or "memory://localhost//"
 if connections.is_encrypted_blindly(REDIS_URL):
-    CELERY_BROKER_USE_SSL = {"ssl_cert_reqs": CERT_REQUIRED}  # kombu would look at no certificate
+    CELERY_BROKER_USE_SSL = {"ssl_cert_reqs": CERT_REQUIRED}  # by default kombu would not check the certificate
 CELERY_BROKER_TRANSPORT_OPTIONS = connections.broker_options(EMBEDDED)
-# Installations that share a Redis need a queue each.
+# Installations that share a Redis need one queue each.
 CELERY_TASK_DEFAULT_QUEUE = env("QUEUE_NAME", "countersign", str, "a name")
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-CELERY_BROKER_CHANNEL_ERROR_RETRY = True  # else a Redis that is full, and says no to a worker, ends it
-# With 1 or more the memory transport stalls to a few messages a second.
+CELERY_BROKER_CHANNEL_ERROR_RETRY = True  # otherwise a full Redis that refuses a worker would end it
+# With 1 or more, the memory transport slows to a few messages a second.
 CELERY_WORKER_PREFETCH_MULTIPLIER = 0 if EMBEDDED else 1
 CELERY_TASK_ACKS_LATE = CELERY_TASK_REJECT_ON_WORKER_LOST = True
 CELERY_TASK_IGNORE_RESULT = True
@@ -264,7 +264,7 @@ CELERY_WORKER_REDIRECT_STDOUTS = False
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = "UTC"
 CELERY_BEAT_SCHEDULER = "agentapp.beat:NotedScheduler"
-# What beat touches each time it goes round, every 5 s or so, for whatever watches it. None: nothing.
+# The file that beat touches on every loop, about every 5 s, so that it can be monitored. None: no file.
 BEAT_FILE = env("BEAT_FILE", None, Path, "a file")
 CELERY_BEAT_SCHEDULE = {
     "sweep": {"task": "agentapp.tasks.sweep", "schedule": float(SWEEP_SECONDS)},
@@ -279,7 +279,7 @@ CELERY_BEAT_SCHEDULE = {
 }
 _SOURCES = {"task": "agentapp.refreshing.refresh_sources", "schedule": float(SOURCE_REFRESH_SECONDS)}
 CELERY_BEAT_SCHEDULE |= {"sources": _SOURCES} if SOURCE_REFRESH_SECONDS else {}
-# Tasks that stand above `agentapp.tasks`, which is found by itself.
+# Modules with tasks that import `agentapp.tasks`, which Celery finds by itself.
 CELERY_IMPORTS = ["agentapp.refreshing", "agentapp.importing.pending", "agentapp.retention"]
 CACHES = connections.caches(REDIS_URL, CELERY_TASK_DEFAULT_QUEUE)
 
@@ -291,22 +291,22 @@ LOGOUT_REDIRECT_URL = "login"
 SESSION_COOKIE_AGE = 8 * 3600
 AUTHENTICATION_BACKENDS = ["agentapp.rights.RightsBackend"]
 
-# Accounts are made by administrators: there is no page to sign up, and none to change an address by mail.
+# Administrators create accounts: there is no sign-up page, and none to change an address by mail.
 ACCOUNT_ADAPTER = "agentapp.console.entrance.AccountAdapter"
 ACCOUNT_SIGNUP_FIELDS = ["username*", "password1*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_EMAIL_NOTIFICATIONS = False
 ACCOUNT_SESSION_REMEMBER = True
 ACCOUNT_SESSION_COOKIE_AGE = SESSION_COOKIE_AGE
-# A second factor or a passkey is asked again for what matters, unless it was given this many seconds ago.
+# Important actions ask for a second factor or passkey again unless it was given within this many seconds.
 ACCOUNT_REAUTHENTICATION_TIMEOUT = 300
 ACCOUNT_RATE_LIMITS = {
     "login_failed": "20/m/ip,5/5m/key",
     "reset_password": "20/10m/ip,3/10m/key",
-    "passkey_options": "30/m/ip",  # each is kept in a session, of whoever asks
+    "passkey_options": "30/m/ip",  # each is stored in a session, even of a stranger
     "other_ways": "120/m/ip",
 }
-# A new password by mail. Where mail is only written to the console, the link would be for whoever reads that.
+# A new password by mail. Off if mail is only written to the console, where anyone reading it could use the link.
 PASSWORD_RESET = env_bool("PASSWORD_RESET", True) and bool(_MAIL_SERVER)
 PASSWORD_RESET_TIMEOUT = 3600
 ACCOUNT_PASSWORD_RESET_TOKEN_GENERATOR = "agentapp.password_reset.Links"  # noqa: S105
@@ -317,12 +317,12 @@ MFA_PASSKEY_LOGIN_ENABLED = True
 MFA_TOTP_ISSUER = WORKSPACE_NAME
 MFA_TOTP_TOLERANCE = 1
 MFA_WEBAUTHN_USER_VERIFICATION = "required"
-# Addresses of people are those of administrators' making, not of a sign-up that was never confirmed.
+# Administrators enter people's addresses; none comes from an unconfirmed sign-up.
 MFA_ALLOW_UNVERIFIED_EMAIL = True
 
 SOCIALACCOUNT_ADAPTER = "agentapp.console.entrance.SingleSignOnAdapter"
 SOCIALACCOUNT_STORE_TOKENS = False
-# A form that ends at the provider would be stopped by our own form-action; the link carries no right.
+# Our own form-action would block a form that ends at the provider. The link itself grants nothing.
 SOCIALACCOUNT_LOGIN_ON_GET = True
 _NO_PROVIDERS: list[str] = []
 OIDC_PROVIDERS = env("OIDC_PROVIDERS", _NO_PROVIDERS, read_provider_ids, "names such as corp, with commas")
@@ -352,26 +352,26 @@ SECURE_COOKIES = env_bool("SECURE_COOKIES", not DEBUG)
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_COOKIES
 SECURE_SSL_REDIRECT = env_bool("SECURE_SSL_REDIRECT", False)
 SECURE_HSTS_SECONDS = env_count("SECURE_HSTS_SECONDS", 0)
-# W021: the browsers' own list is asked for outside of this program, for a whole domain, and not left soon.
+# W021: joining the browsers' preload list is a decision for a whole domain, made elsewhere and hard to undo.
 SILENCED_SYSTEM_CHECKS = ["security.W021"]
 SECURE_HSTS_INCLUDE_SUBDOMAINS = env_bool("SECURE_HSTS_INCLUDE_SUBDOMAINS", False)
 BEHIND_PROXY = env_bool("BEHIND_PROXY", False)
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if BEHIND_PROXY else None
-ALLAUTH_TRUSTED_PROXY_COUNT = 1 if BEHIND_PROXY else 0  # it adds the address, by which failed sign-ins are counted
+ALLAUTH_TRUSTED_PROXY_COUNT = 1 if BEHIND_PROXY else 0  # it adds the address by which failed sign-ins are counted
 
 _DAYS = env_count("RETENTION_CONTENT_DAYS", 0), env_count("RETENTION_NOTIFICATIONS_DAYS", 0)  # 0: for ever
 RETENTION_DAYS = {"content": _DAYS[0], "notifications": _DAYS[1], "evals": env_count("RETENTION_EVALS_DAYS", 0)}
-# The whole request body; model arguments are held to 256 KiB separately.
+# For the whole request body. Model arguments have their own limit of 256 KiB.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 
 # --- Telemetry ---------------------------------------------------------------------------------
 
 LOG_LEVEL = env("LOG_LEVEL", "INFO", read_choice("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"), "a log level")
 LOGGING = logs.configuration(LOG_LEVEL, env("LOG_FORMAT", "line", read_choice("line", "json"), "line or json"))
-# Where traces are sent, by the standard's own variables; the SDK reads the others. Empty: nowhere.
+# Where traces are sent, from the standard variables; the SDK reads the others itself. Empty: nowhere.
 OTLP_TRACES_URL = otlp_traces_url()
 OTLP_SECRET_HEADERS = otlp_headers()
 # Whether spans say what was said: inputs, answers, arguments, results, names. Secrets are masked in any case.
 OTEL_CONTENT = env_bool("OTEL_CONTENT", False)
-# What Prometheus shows to read /metrics. Empty: there is no such page.
+# The token that Prometheus sends to read /metrics. Empty: there is no such page.
 METRICS_TOKEN = env("METRICS_TOKEN", "", read_token, "at least 16 characters")

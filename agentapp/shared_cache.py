@@ -1,7 +1,7 @@
-"""What processes count together in Redis, such as failed sign-ins; while Redis is away, each counts for itself.
+"""What processes count together in Redis, such as failed sign-ins. While Redis is away, each process counts for itself.
 
-So a page comes and a limit holds whatever becomes of Redis. Only JSON is kept there: whoever can write to Redis cannot
-have code run here.
+So pages load and limits hold even without Redis. Only JSON is stored there: writing to Redis is not enough to run code
+here.
 """
 
 import json
@@ -16,13 +16,13 @@ from django.core.cache.backends.redis import RedisCache
 
 log = logging.getLogger(__name__)
 
-# So long Redis is not asked again after it did not answer: a page counts several things, and waits once.
+# How long Redis is left alone after it did not answer: a page counts several things, but should wait only once.
 AWAY_FOR_SECONDS = 5
 OWN = "while-redis-is-away"
 
 
 class AsJson:
-    """A serializer for Django's Redis cache. What cannot be read was not written by us, and is nothing."""
+    """A serializer for Django's Redis cache. What cannot be read was not written by us, and reads as None."""
 
     def dumps(self, value: Any) -> str:
         return json.dumps(value)
@@ -31,7 +31,7 @@ class AsJson:
         try:
             return json.loads(stored)
         except ValueError:
-            log.warning("The shared cache holds something that is no JSON; it is left alone")
+            log.warning("The shared cache holds something that is not JSON; it is ignored")
             return None
 
 
@@ -93,7 +93,7 @@ class SharedCache(RedisCache):
 
 
 class _Away:
-    """Until when Redis is taken to be away: for the process, whose threads each have a cache of their own."""
+    """Until when Redis counts as away. For the whole process, since each thread has its own cache."""
 
     until = 0.0
 

@@ -1,8 +1,8 @@
-"""What a draft of a rule would have made of the calls of the last month, beside what was ruled then. Decides nothing.
+"""What a draft of a rule would have decided about last month's calls, compared with the rulings then. Decides nothing.
 
-Each call is judged by the same evaluation as a live one, once by the rules in force and once with the draft among them.
-What history does not hold is not guessed: where a rule asks for it, both answers are tried, and a call whose verdict
-hangs on it counts as unknown.
+Each call is evaluated like a live one, once with the rules in force and once with the draft among them. What the
+history does not contain is not guessed: if a rule needs it, both answers are tried, and a call whose verdict depends on
+it counts as unknown.
 """
 
 from collections import Counter
@@ -27,22 +27,22 @@ from approvals.streaming import streamed
 
 DAYS = 30
 MAX_CALLS = 5000
-# So many of those that would change are kept, the latest first.
+# How many of the calls that would change are kept, the latest first.
 MAX_SHOWN = 100
 _AT_A_TIME = 500
-# What is read of a call to judge it as the rules saw it then.
+# The columns of a call needed to judge it as the rules saw it then.
 READ = (
     "pk", "run_id", "name", "tool_id", "index", "effect_class", "arguments_text", "ruling", "proposed_at", "by",
     "run__route", "run__title", "run__metadata", "run__customer", "step__number",
 )  # fmt: skip
-# Of a tool, what that takes.
+# The columns of a tool needed for that.
 OF_TOOLS = ("name", "input_schema", "additional_arguments", "secret_fields", "approval_mode")
-# What a condition can look at that is known of a call of long ago.
+# The names in a condition whose values are known for a past call.
 KNOWN = frozenset({"args", "tool", "agent", "run", "customer", "environment"})
 ALWAYS_ASKS = "This tool always asks."
 UNKNOWN = "unknown"
 _FAILED = " could not be evaluated: "
-# Of two requests, what makes another one of it though both ask.
+# The fields by which two rulings that both ask differ.
 _TERMS = (
     "risk", "groups", "approvals_needed", "terms", "escalation", "starter_excluded", "allowed_decisions", "assurance",
     "people", "customer", "grants_allowed", "on_expiry", "expires_seconds", "business_hours", "target_seconds",
@@ -62,13 +62,13 @@ class Sets:
 
     @property
     def changed(self) -> list[Rule]:
-        """The two that differ: only calls that one of them is about can go otherwise."""
+        """The two rules that differ: the outcome can change only for calls that one of them is about."""
         return [rule for rule in (self.draft, self.replaces) if rule is not None and rule.active]
 
 
 @dataclass
 class Counting:
-    """What was found so far. Of the calls themselves only the few that are shown stay."""
+    """What was found so far. Of the calls themselves, only the few to be shown are kept."""
 
     looked_at: int = 0
     unreadable: int = 0
@@ -107,7 +107,7 @@ class Counting:
 
 
 def simulate(draft: RuleVersion, user: User, now: datetime) -> RuleVersion | Refusal:
-    """Judge the calls of the last days with a draft among the rules, and keep what came of it on the draft."""
+    """Judge the calls of recent days with a draft among the rules, and store the outcome on the draft."""
     height = ledger.height()
     sets = _sets(draft)
     if isinstance(sets, Refusal):
@@ -154,7 +154,7 @@ def _look(counting: Counting, row: Mapping[str, Any], call: Call, sets: Sets) ->
     ruling, verdicts = judged(sets.drafted, call)
     if len(verdicts) > 1:
         counting.unknown += 1
-        _show(counting, row, UNKNOWN, "Hangs on what was not kept of the call.")
+        _show(counting, row, UNKNOWN, "Depends on facts about the call that were not kept.")
         return
     ruling = _as_asked(ruling, before)
     if before.verdict == ruling.verdict:
@@ -173,7 +173,7 @@ def _look(counting: Counting, row: Mapping[str, Any], call: Call, sets: Sets) ->
 
 
 def _as_asked(ruling: Ruling, before: Ruling) -> Ruling:
-    """The ruling for a call whose customer could not be asked then, and so is not by others either."""
+    """The ruling for a call whose customer could not be asked then: other rules do not ask the customer either."""
     unasked = ruling.customer and before.reason.endswith(policy.NO_CUSTOMER)
     return ruling.without_customer() if unasked else ruling
 
@@ -191,13 +191,13 @@ def _show(counting: Counting, row: Mapping[str, Any], after: str, reason: str, s
 
 
 def judged(rules: tuple[Rule, ...], call: Call) -> tuple[Ruling, set[str]]:
-    """What the rules say of a call, and every verdict it could be by what was not kept of it."""
+    """What the rules say about a call, and every verdict possible given what was not kept about it."""
     rulings = possible(rules, call)
     return rulings[0], {str(ruling.verdict) for ruling in rulings}
 
 
 def possible(rules: tuple[Rule, ...], call: Call) -> list[Ruling]:
-    """What the rules can say of a call by what was not kept of it; the first is where none of that holds."""
+    """What the rules can say about a call, given what was not kept about it. The first: if none of that holds."""
     about = [rule for rule in rules if policy.addresses(rule, call)]
     open_ = [rule for rule in about if _asks_for_more(rule)]
     if not open_:
@@ -207,7 +207,7 @@ def possible(rules: tuple[Rule, ...], call: Call) -> list[Ruling]:
 
 
 def _asks_for_more(rule: Rule) -> bool:
-    """Whether a rule's condition looks at what is not known of a call of long ago."""
+    """Whether a rule's condition looks at something that is not known for a past call."""
     try:
         return not conditions.names_in(rule.condition) <= KNOWN
     except ValueError:
@@ -215,7 +215,7 @@ def _asks_for_more(rule: Rule) -> bool:
 
 
 def _fails(rule: Rule, call: Call) -> bool:
-    """Whether a rule's condition cannot be evaluated for a call, by what is known of it."""
+    """Whether a rule's condition cannot be evaluated for a call, given what is known about it."""
     if _asks_for_more(rule):
         return False
     try:
@@ -226,13 +226,13 @@ def _fails(rule: Rule, call: Call) -> bool:
 
 
 def _as_if(about: list[Rule], open_: list[Rule], holding: list[Rule]) -> list[Rule]:
-    """The rules in their order, as if of those that cannot be known some held and the others did not."""
+    """The rules in order, as if of those that cannot be known some held and the others did not."""
     return [_holding(rule) if rule in holding else rule for rule in about if rule in holding or rule not in open_]
 
 
 def _holding(rule: Rule) -> Rule:
     """The rule as if its condition were true."""
-    made = copy(rule)  # with the groups that were read with it
+    made = copy(rule)  # keeps the groups that were prefetched
     made.condition = ""
     return made
 
@@ -244,7 +244,7 @@ def _tools(rules: list[Rule]) -> QuerySet[Tool]:
 
 
 def _calls(rules: list[Rule], since: datetime) -> QuerySet[ToolExecution, dict[str, Any]]:
-    """The latest calls that were ruled on and that one of these rules is about, and one more than are looked at."""
+    """The latest calls that were ruled on and that one of these rules is about: one more than the limit."""
     about = Q(pk__in=[])
     for rule in rules:
         named = {
@@ -258,7 +258,7 @@ def _calls(rules: list[Rule], since: datetime) -> QuerySet[ToolExecution, dict[s
     found = ToolExecution.objects.annotate(by=F("run__agent_snapshot__name")).filter(
         about, mocked=False, proposed_at__gte=since, ruling__has_key="verdict"
     )
-    # Keys grow with time, so the latest come by the index of the key.
+    # Keys grow with time, so the primary key's index yields the latest.
     latest: QuerySet[ToolExecution, dict[str, Any]] = found.order_by("-pk").values(*READ)[: MAX_CALLS + 1]
     return latest
 
@@ -279,7 +279,7 @@ def call_of(row: Mapping[str, Any], tool: Tool | None) -> Call | None:
         arguments=effective(tool, arguments),
         agent=row["by"] or "",
         route=row["run__route"],
-        # A step is counted when it is stored, which is after its calls are judged.
+        # A step is counted when it is stored, after its calls have been judged.
         run={"id": str(row["run_id"]), "title": row["run__title"], "step": row["step__number"] - 1,
              "metadata": row["run__metadata"]},
         customer=row["run__customer"],
@@ -294,7 +294,7 @@ def _terms(ruling: Ruling) -> tuple[Any, ...]:
 
 
 def reason_of(ruling: Ruling, call: Call) -> str:
-    """Why, in words that hold nothing of the arguments."""
+    """The reason, in words that reveal nothing of the arguments."""
     about, failed, _ = ruling.reason.partition(_FAILED)
     return f"{about}{_FAILED.rstrip(': ')}." if failed else shadows.plain(ruling.reason, call)
 
@@ -303,7 +303,7 @@ def reason_of(ruling: Ruling, call: Call) -> str:
 
 
 def watched(draft: RuleVersion) -> dict[str, Any]:
-    """How a draft that watches has compared with what was ruled, since it does: the latest calls it was about."""
+    """How a watching draft has compared with the actual rulings since it began to watch, for the latest calls."""
     counted: Counter[str] = Counter()
     looked_at = 0
     found = ToolExecution.objects.filter(proposed_at__gte=draft.shadowed_at, ruling__has_key="shadow")

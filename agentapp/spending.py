@@ -1,4 +1,4 @@
-"""What runs have used of models and tools, counted into their rows. Part of the writer of runs: `runs` names it."""
+"""What runs have used of models and tools, added up in their rows. Part of the writer of runs: `runs` re-exports it."""
 
 from decimal import Decimal
 from typing import Any
@@ -13,19 +13,19 @@ NOTHING = Decimal(0)
 
 
 def cost_of(execution: ToolExecution) -> Decimal:
-    """What one call takes, however it ends."""
+    """What one call costs, however it ends."""
     return execution.tool.cost_per_call if execution.tool is not None else NOTHING
 
 
 def add_cost(run: Run, cost: Decimal) -> None:
-    """Count what tool calls took into the run. The caller holds its lock; nothing is written for nothing."""
+    """Add the cost of tool calls to the run. The caller holds its lock. A cost of zero is not written."""
     if cost:
         Run.objects.filter(pk=run.pk).update(cost=F("cost") + cost)
         run.cost += cost
 
 
 def add_usage(run: Run, usage: Usage) -> None:
-    """Count what a model took outside of a step. The caller holds its lock."""
+    """Add what a model used outside a step. The caller holds its lock."""
     usage = usage.credible
     Run.objects.filter(pk=run.pk).update(**columns(usage))
     if usage != Usage():

@@ -1,4 +1,4 @@
-"""What a kill switch stops: a call that would run now, and its run until the switch is released."""
+"""What a kill switch stops: a call that would run now, and its run, until the switch is released."""
 
 from agentapp import runs, switches, waiting
 from agentapp.models import KillSwitch, Run, ToolExecution
@@ -10,7 +10,7 @@ State = ToolExecution.State
 
 
 def stopping(state: RunState, execution: ToolExecution) -> KillSwitch | None:
-    """The kill switch that stops a call that would run now. People can go on deciding about one that waits for them."""
+    """The kill switch that stops a call that would run now. People can still decide about a waiting call."""
     switch = state.configuration.switch_of(state.run) or state.configuration.switch_of_tool(execution.name)
     if switch is None or execution.state in (State.PROPOSED, State.OUTCOME_UNKNOWN):
         return None
@@ -22,7 +22,7 @@ def stopping(state: RunState, execution: ToolExecution) -> KillSwitch | None:
 
 
 def park(state: RunState, switch: KillSwitch) -> bool:
-    """Let go of the run until a kill switch is released. False: it was, while we were looking."""
+    """Release the run until a kill switch is released. False: the switch was released meanwhile."""
     with ledger.transaction():
         run = state.locked()
         state.refresh_configuration()

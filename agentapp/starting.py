@@ -1,4 +1,4 @@
-"""Starting runs, and trying them again."""
+"""Starts runs, and tries them again."""
 
 import uuid
 from dataclasses import dataclass, replace
@@ -26,14 +26,14 @@ from approvals.digest import canonical, sha256, storable
 from approvals.prepared import Given, Prepared
 
 MAX_INPUT_CHARS = 100_000
-ERASED_SINCE = "What this run was asked is erased."
+ERASED_SINCE = "The input of this run has been erased."
 
 _NAMED = Prepared(lambda: Agent.objects.filter(name=Given("name", CharField()), enabled=True).order_by())
 
 
 @dataclass(frozen=True)
 class NewRun:
-    """The request to start a run, as it came in."""
+    """The request to start a run, as received."""
 
     agent: str
     input: str
@@ -45,25 +45,25 @@ class NewRun:
     script: list[Any] | None = None
     request_key: str = ""
     traceparent: str = ""
-    """The caller's place in a trace of theirs."""
+    """The caller's place in its own trace."""
     title: str = ""
-    """What people call the run; the first line of its input where it is not given."""
+    """What people call the run; if not given, the first line of its input."""
     retry_of: uuid.UUID | None = None
     """A run that this one tries again; `steps_kept` of its steps count as done."""
     steps_kept: int = 0
     branch: Branch | None = None
-    """What makes it a fork or a replay of that run, and no try of it."""
+    """Makes it a fork or a replay of that run, instead of another try."""
     mocks: dict[str, Any] | None = None
-    """What answers its calls, so that it reaches no tool and nobody is asked: `mocks` says how it is written."""
+    """What answers its calls, so that it reaches no tool and nobody is asked. `mocks` describes the format."""
     follows: uuid.UUID | None = None
-    """A run whose conversation this one goes on in; where it had none, one begins with it."""
+    """A run whose conversation this one continues. If that run has none, one begins with it."""
 
 
 @dataclass(frozen=True)
 class Started:
-    """A run, and whether it had been started before with the same key.
+    """A run, and whether it had already been started with the same key.
 
-    `kept`: a person has taken over, or is wanted, and what was said waits for them; no other run was started.
+    `kept`: a person has taken over or is wanted, and the message waits for them; no other run was started.
     """
 
     run: Run
@@ -77,7 +77,7 @@ def start_run(new: NewRun, user: User, token: ApiToken | None = None) -> Run:
 
 
 def start_run_once(new: NewRun, user: User, token: ApiToken | None = None) -> Started:
-    """`start_run`, for callers who tell a repeat from a start."""
+    """`start_run`, for callers that distinguish a repeat from a start."""
     invents_mocks = new.mocks is not None and new.branch is None
     if invents_mocks and not auth.may_mock(user):
         raise Refused("forbidden", "Starting mocked runs needs the right to run evals.")
@@ -90,13 +90,13 @@ def start_run_once(new: NewRun, user: User, token: ApiToken | None = None) -> St
             return earlier
     agent = _agent(new)
     _check_new_run(new, agent)
-    # As whoever erases a customer, or adds up what is done for one, asks for them.
+    # Normalised, because erasing a customer, or adding up what is done for one, looks for the exact name.
     new = replace(new, customer=storable(new.customer).strip())
     try:
         with ledger.transaction():
             return _create_run(new, agent, user, token, digest)
     except IntegrityError:
-        # Two requests with one key at once: the first has made the run.
+        # Two requests with one key at once: the first has created the run.
         earlier = _earlier(new, user, digest) if new.request_key else None
         if earlier is None:
             raise
@@ -106,16 +106,16 @@ def start_run_once(new: NewRun, user: User, token: ApiToken | None = None) -> St
 def retry_run(
     run_id: uuid.UUID, user: User, first: int = 1, request_key: str = "", token: ApiToken | None = None
 ) -> Run:
-    """Start a new run with the input of one that has ended, as whoever asks, with today's configuration.
+    """Start a new run with the input of an ended one, for the person who asks, with today's configuration.
 
-    What that one did before its step `first` counts as done: the model is told of it, and nothing of it runs again.
-    `first` may be the step it did not come to, where the last one asked for calls.
+    What the ended run did before its step `first` counts as done: the model is told of it, and none of it runs again.
+    `first` may be the step that the run did not reach, if its last step asked for calls.
     """
     found = ended_run(run_id, user)
     if (refused := _not_again(found)) is not None:
         raise refused
     if not 1 <= first <= steps_to_begin_with(found):
-        raise Refused("invalid", f"The run cannot be tried again from a step {first}.", "first")
+        raise Refused("invalid", f"The run cannot be tried again from step {first}.", "first")
     new = NewRun(
         agent=found.agent.name,
         input=found.input,
@@ -133,7 +133,7 @@ def retry_run(
 
 
 def ended_run(run_id: uuid.UUID, user: User) -> Run:
-    """A run that this person may see, from which another can begin. Raises Refused."""
+    """A run that this person may see and from which another can begin. Raises Refused."""
     related = ("agent", "conversation", "asked_in", "retry_of")
     found = auth.visible_runs(user).select_related(*related).filter(pk=run_id).first()
     if found is None:
@@ -144,43 +144,41 @@ def ended_run(run_id: uuid.UUID, user: User) -> Run:
 
 
 def may_begin_from(user: User, run: Run) -> bool:
-    """Whether this person, who may see the run, may have another begin from it: a fork, a replay or another try."""
+    """Whether this person, who may see the run, may start another from it: a fork, a replay or another try."""
     return _not_from(run) is None and auth.may_start(user)
 
 
 def may_try_again(user: User, run: Run) -> bool:
-    """Whether this person, who may see the run, may have it tried again."""
+    """Whether this person, who may see the run, may try it again."""
     return _not_again(run) is None and may_begin_from(user, run)
 
 
 def _not_from(run: Run) -> Refused | None:
     """Why no other run can begin from this one. None: one can."""
     if not run.is_final:
-        return Refused("not_ended", "The run has not ended: pause it, take it over, or cancel it.")
+        return Refused("not_ended", "The run has not ended. Pause it, take it over, or cancel it.")
     if run.erased_at is not None:
         return Refused("invalid", ERASED_SINCE)
     if run.parent_id is not None:
-        return Refused("invalid", "Another run asked for this one: try that one again.")
+        return Refused("invalid", "Another run asked for this one. Try that one again.")
     if run.undoes_id is not None:
-        return Refused(
-            "invalid", "This run takes a call back: where nothing came of it, ask for that again at the call."
-        )
+        return Refused("invalid", "This run takes a call back. If it did not succeed, ask for that again at the call.")
     if run.is_trial:
-        return Refused("invalid", "This run tried one call: try it again on the page of its tool.")
+        return Refused("invalid", "This run tried one call. Try it again on the page of its tool.")
     return None
 
 
 def _not_again(run: Run) -> Refused | None:
-    """Why a run from which others can begin is not tried again. None: it can be."""
+    """Why a run from which others can begin cannot be tried again. None: it can be."""
     if run.branch:
-        return Refused("invalid", "This run is a fork or a replay of another: fork it, or try that one again.")
+        return Refused("invalid", "This run is a fork or a replay of another. Fork it, or try the other one again.")
     if run.is_mocked:
-        return Refused("invalid", "This run was mocked. Nothing that it did has happened: run its case again.")
+        return Refused("invalid", "This run was mocked. Nothing that it did really happened. Run its case again.")
     return None
 
 
 def steps_to_begin_with(run: Run) -> int:
-    """How many steps another run can begin with: those there are, and the one it would have taken next."""
+    """How many steps another run can begin from: the existing ones, and the one that would have come next."""
     went_on = run.executions.filter(step__number=run.step_count).exists()
     return max(1, run.step_count + went_on)
 
@@ -198,7 +196,7 @@ def _check_new_run(new: NewRun, agent: Agent) -> None:
     if len(new.input) > MAX_INPUT_CHARS:
         raise Refused("invalid", f"The input is longer than {MAX_INPUT_CHARS} characters.", "input")
     if new.conversation_version is not None and not (new.conversation or new.follows):
-        raise Refused("invalid", "A version is that of a conversation: name it.", "conversation_version")
+        raise Refused("invalid", "A version belongs to a conversation: name it too.", "conversation_version")
     if new.route and not agent.routes.filter(name=new.route).exists():
         raise Refused("unknown_route", f"The agent {agent.name!r} has no route named {new.route!r}.", "route")
     if new.mocks is not None and new.branch is None:
@@ -214,7 +212,7 @@ def _check_new_run(new: NewRun, agent: Agent) -> None:
 
 def _check_mocks(new: NewRun) -> None:
     if new.conversation or new.follows is not None or new.retry_of is not None:
-        raise Refused("invalid", "A mocked run is in no conversation, and goes on from no other run.", "mocks")
+        raise Refused("invalid", "A mocked run cannot be in a conversation, and cannot continue another run.", "mocks")
     try:
         check_mocks(new.mocks)
     except MocksError as error:
@@ -223,8 +221,8 @@ def _check_mocks(new: NewRun) -> None:
 
 def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, digest: str) -> Started:
     text = storable(new.input)
-    # Held until this run is there: who erases that one then finds what was begun anew of it, or was first. Runs are
-    # locked before conversations.
+    # Held until this run exists: erasing that run then finds the one started from it, or came first. Runs are locked
+    # before conversations.
     source = runs.lock(new.retry_of) if new.retry_of is not None else None
     if new.retry_of is not None and (source is None or source.erased_at is not None):
         raise Refused("invalid", ERASED_SINCE)
@@ -260,7 +258,7 @@ def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, d
         started = Started(runs.create(start, via))
     else:
         turn = turns.lock(conversation, agent)
-        # The same request may have come in twice: what the other has begun, or left for a person, stands there now.
+        # The same request may have come in twice: what the other started, or left for a person, is stored by now.
         if new.request_key and (earlier := _earlier(new, user, digest)) is not None:
             return earlier
         try:
@@ -276,14 +274,14 @@ def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, d
 
 def _check_goes_on_in(conversation: Conversation, new: NewRun, user: User) -> None:
     if not auth.may_join(user, conversation):
-        raise Refused("forbidden", "This conversation is somebody else's.", "conversation")
-    # Else one customer would be answered from what another has said, and asked to confirm what is done for them.
+        raise Refused("forbidden", "This conversation belongs to somebody else.", "conversation")
+    # Otherwise one customer would be answered from another's words, and asked to confirm what is done for the other.
     if new.customer and conversation.customer.strip() not in ("", new.customer):
         raise _with_another_customer()
 
 
 def _check_nobody_elses(conversation: Conversation, new: NewRun) -> None:
-    """The same where the conversation names no customer, by whose words stand in it. The caller holds its lock."""
+    """The same check for a conversation that names no customer, by whose messages it has. The caller holds its lock."""
     if not new.customer or conversation.customer:
         return
     said = Run.objects.filter(messages__conversation=conversation).exclude(customer__in=("", new.customer))
@@ -292,7 +290,7 @@ def _check_nobody_elses(conversation: Conversation, new: NewRun) -> None:
 
 
 def _with_another_customer() -> Refused:
-    return Refused("conversation_exists", "There is a conversation of this name with another customer.", "conversation")
+    return Refused("conversation_exists", "A conversation with this name belongs to another customer.", "conversation")
 
 
 def _request(new: NewRun) -> dict[str, Any]:
@@ -302,12 +300,12 @@ def _request(new: NewRun) -> dict[str, Any]:
         "route": new.route,
         "customer": new.customer,
         "conversation": new.conversation,
-        # Left out where it is not given, so that requests of before keep their digest.
+        # Left out if not given, so that older requests keep their digest.
         **({} if new.conversation_version is None else {"conversation_version": new.conversation_version}),
         **({} if new.retry_of is None else {"retry_of": str(new.retry_of), "steps_kept": new.steps_kept}),
         **({} if new.branch is None else {"branch": {**new.branch.wanted, "mocked": new.mocks is not None}}),
         **({} if new.follows is None else {"follows": str(new.follows)}),
-        # Those of a branch are made of the record.
+        # The mocks of a branch come from the record.
         **({} if new.mocks is None or new.branch is not None else {"mocks": new.mocks}),
         "metadata": new.metadata,
         "script": new.script,
@@ -315,14 +313,14 @@ def _request(new: NewRun) -> dict[str, Any]:
 
 
 def _earlier(new: NewRun, user: User, digest: str) -> Started | None:
-    """What this person's key has done before: it started a run, or left a message for whoever had taken over."""
+    """What this person's key did before: it started a run, or left a message for the person who had taken over."""
     earlier = Run.objects.filter(starter=user, request_key=new.request_key).first()
     if earlier is None:
         kept = conversations.written(user, new.request_key)
         if kept is None or kept.run is None:
             return None
         same_message(kept, new.input, kept.run)
-        # The same words in another conversation are another message, which must not get lost.
+        # The same words in another conversation are a different message, which must not be lost.
         if not _goes_on_in(new, kept.conversation):
             raise key_reused()
         return Started(kept.run, repeated=True, kept=True)

@@ -1,4 +1,4 @@
-"""What a worker has in hand while it drives a run: rows it has read, under the lease it holds."""
+"""What a worker works with while it drives a run: the rows it has read, under the lease it holds."""
 
 import time
 import uuid
@@ -43,16 +43,16 @@ class RunState:
     hooks: Hooks = field(default_factory=Hooks)
     """Loaded when the drive begins."""
     step_under_way: bool = False
-    """The last step has calls, and the hooks behind it may not have run."""
+    """The last step has calls, and the hooks after it may not have run."""
     cancellation: Cancellation = field(default_factory=Cancellation)
     heard: Usage = field(default_factory=Usage)
-    """What models took for the step that is being decided."""
+    """What models used for the step that is being decided."""
     drafted: bool = False
-    """People have seen the beginning of a step that is not stored yet; or a worker that died left it."""
+    """People have seen the beginning of a step that is not stored yet, or a dead worker left one."""
     said: int = 0
     """The version of the conversation that was read."""
     just_claimed: bool = True
-    """Nobody was waited for since the run was claimed, with which it was read what is stopped."""
+    """Nothing was waited for since the run was claimed. The claim also read which kill switches are engaged."""
     recorded: Recorded | None = None
     """The record that answers a replay, or a fork in which nothing may happen."""
 
@@ -62,7 +62,7 @@ class RunState:
         if run.lease_token is None:
             raise runs.LeaseLost(f"{run.pk} is held by nobody")
         configuration = _configuration(run)
-        # The row has just been read: where it counts no step, there is none.
+        # The row has just been read: if it counts no steps, there are none.
         steps = load_steps(run, configuration.tools.values()) if run.step_count else []
         state = cls(run, run.lease_token, configuration, steps, load_earlier(run))
         state.said = run.conversation.version if run.conversation is not None else 0
@@ -74,7 +74,7 @@ class RunState:
         return state
 
     def locked(self) -> Run:
-        """Lock the run's row and read it anew. Inside a transaction. Raises LeaseLost."""
+        """Lock the run's row and read it again. Inside a transaction. Raises LeaseLost."""
         self.just_claimed = False
         fresh = runs.held(self.run.pk, self.token, self.run)
         fresh.agent, fresh.starter = self.run.agent, self.run.starter
@@ -84,7 +84,7 @@ class RunState:
         return fresh
 
     def stand_in(self, execution: ToolExecution, text: str, attempt: int) -> StandIn | OnRecord | None:
-        """What is called in the place of a tool. None: the tool itself."""
+        """What is called in place of a tool. None: the tool itself."""
         if not self.run.is_mocked and not execution.mocked:
             return None
         if self.recorded is not None:
@@ -92,13 +92,13 @@ class RunState:
         return mocks.stand_in(self.run, self.steps, execution, text, attempt)
 
     def discard_draft(self) -> None:
-        """Take the unfinished text away, where people have seen any. Costs nothing where they have not."""
+        """Remove the unfinished text if people have seen any. Costs nothing if they have not."""
         if self.drafted:
             drafts.discard(self.run)
             self.drafted = False
 
     def conversation(self) -> Earlier:
-        """What was said before the run, and while a person had taken it over: as it is by now."""
+        """What was said before the run, and while a person had taken it over, as it is now."""
         if self.run.takers and self.run.conversation_id is not None:
             version = Conversation.objects.values_list("version", flat=True).get(pk=self.run.conversation_id)
             if version != self.said:
@@ -108,34 +108,34 @@ class RunState:
         return self.earlier
 
     def _bar_who_wrote(self) -> None:
-        """Let whoever had a part in what the run has just read decide nothing about what it proposes from here on."""
+        """Bar people who wrote what the run has just read from deciding on anything it proposes from now on."""
         new = takers.of_talk(self.run) - set(self.run.takers)
         if new:
             with ledger.transaction():
                 runs.bar(self.locked(), sorted(new))
 
     def look_for_pause(self) -> None:
-        """Notice a pause that was asked for, or a person who took over, while nothing needed the row's lock."""
+        """Notice, without locking the row, a requested pause or a person who took over."""
         seen = _SEEN.first(run=self.run.pk)
         if seen is not None:
             self.run.pause_requested_at, self.run.conversation_id, self.run.takers = seen
 
     def may_ask(self) -> bool:
-        """Whether a model may be asked, right before it is: others were asked before, and locks waited for."""
+        """Whether a model may be asked. Checked right before, as earlier requests and locks take time."""
         known, self.just_claimed = self.just_claimed, False
         return known or not switches.stops_questions(self.run)
 
     def refresh_configuration(self, *, always: bool = False) -> None:
-        """Take tools and rules as they are by now, if anything was configured since the run's row was read before.
+        """Read tools and rules again if anything was configured since they were last read.
 
-        `always`: in any case, and grants, which are read for one call, anew.
+        `always`: in any case, including grants, which are read for one call.
         """
         if always or self.run.configuration_height != self.configuration.height:  # type: ignore[attr-defined]
             self.configuration = _configuration(self.run)
 
     @property
     def history(self) -> list[StepRows]:
-        """The run's steps behind those it takes as done."""
+        """The steps that the run takes as done, followed by its own."""
         return [*self.earlier.kept, *self.steps]
 
     @property
@@ -145,7 +145,7 @@ class RunState:
 
     @property
     def situation(self) -> Situation:
-        """What the checks of calls look at, as it stands."""
+        """What the checks of calls look at, in its present state."""
         return Situation(self.run, self.configuration, self.disclosed, self.steps, self.earlier)
 
     @property
@@ -154,5 +154,5 @@ class RunState:
 
 
 def _configuration(run: Run) -> Configuration:
-    """As it is by the chain's last event, which was read together with the run's row."""
+    """The configuration as of the chain's last event, which was read together with the run's row."""
     return read_configuration(run, run.configuration_height, run.configuration_hash)  # type: ignore[attr-defined]

@@ -1,21 +1,22 @@
-"""Static files in production: small, compressed, and named after what they hold, so that no two releases mix."""
+"""Static files in production: minified, compressed, and named after their content, so that releases never mix."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import rjsmin
 from django.core.files.base import ContentFile
+from django.core.handlers.asgi import ASGIRequest
 from django.http import HttpRequest, HttpResponseBase
 from whitenoise.middleware import WhiteNoiseMiddleware
 from whitenoise.storage import CompressedManifestStaticFilesStorage
 
-# As Django writes it in front of a name's ending.
+# The digest that Django puts before a file name's extension.
 _DIGEST = re.compile(r"\.[0-9a-f]{12}(?=\.[^./]+$)")
 
 
 class SmallStaticFiles(CompressedManifestStaticFilesStorage):  # type: ignore[misc]
-    """Minifies what is ours to change, names a copy of every file after what it holds, and compresses all of it."""
+    """Minifies our own scripts, names a copy of every file after its content, and compresses everything."""
 
     def post_process(self, paths: dict[str, Any], dry_run: bool = False, **options: Any) -> Iterator[Any]:
         for name in filter(is_ours, [] if dry_run else paths):
@@ -26,7 +27,7 @@ class SmallStaticFiles(CompressedManifestStaticFilesStorage):  # type: ignore[mi
         yield from super().post_process(paths, dry_run=dry_run, **options)
 
     def stored_name(self, name: str) -> str:
-        """What a page asks for. What was not collected has its plain name: no page fails for want of a style."""
+        """The name that a page asks for. A file that was not collected keeps its plain name, so that no page fails."""
         try:
             stored: str = super().stored_name(name)
         except ValueError:
@@ -35,10 +36,11 @@ class SmallStaticFiles(CompressedManifestStaticFilesStorage):  # type: ignore[mi
 
 
 class StaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]
-    """Answers for static files. Those that are named after what they hold are kept by browsers for ever.
+    """Serves static files. Browsers keep those that are named after their content for ever.
 
-    While two releases stand behind one address, a page of one asks the other for its files. What is not there is
-    answered with this release's own, which nobody may keep under that name: the next to ask may meet the right one.
+    While two releases run behind one address, a page of one may ask the other for its files. A file that is missing
+    here is answered with this release's own, which must not be cached under that name: the next request may reach the
+    right release.
     """
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
@@ -49,15 +51,30 @@ class StaticFiles(WhiteNoiseMiddleware):  # type: ignore[misc]
         answer: HttpResponseBase = super().__call__(request)
         return answer
 
+    def serve(self, static_file: Any, request: HttpRequest) -> HttpResponseBase:
+        """Under ASGI the file, or the range of it, is read here: at once, in the thread that the request has anyway.
+
+        Django would warn of a plain iterator, and then read it to its end in another thread.
+        """
+        answer = super().serve(static_file, request)
+        if isinstance(request, ASGIRequest):
+            answer.streaming_content = _given(answer.getvalue())
+        served: HttpResponseBase = answer
+        return served
+
     def _own_in_place_of(self, asked: str) -> Any:
-        """This release's file, where one is asked for that only another has under that name."""
+        """This release's own file, if the requested name exists only in another release."""
         if self.autorefresh or not asked.startswith(self.static_prefix) or asked in self.files:
             return None
         return self.files.get(_DIGEST.sub("", asked))
 
 
+async def _given(content: bytes) -> AsyncIterator[bytes]:
+    yield content
+
+
 def is_ours(name: str) -> bool:
-    """Whether a static file is a script of the console. What is vendored is served to the byte."""
+    """Whether a static file is a script of the console. Vendored files are served unchanged."""
     return name.startswith("console/") and name.endswith(".js") and "/vendor/" not in name
 
 

@@ -1,4 +1,4 @@
-"""What the results of calls ask of their conversation: that a person speaks next, or the agent after all."""
+"""What call results ask of their conversation: that a person speaks next, or the agent after all."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,10 +11,10 @@ from agentapp.tools.control import MODE
 
 
 def heed(run: Run, executions: Sequence[ToolExecution]) -> None:
-    """Let a conversation go to a person, or stay with the agent, as the results just stored say.
+    """Hand a conversation to a person, or keep it with the agent, as the results just stored say.
 
-    The last result that says anything counts; one that says nothing undoes nothing. In the transaction that stores
-    them, whose caller holds the run's lock. The run goes on to its answer all the same.
+    The last result that says anything counts; one that says nothing changes nothing. Runs in the transaction that
+    stores them, whose caller holds the run's lock. The run still goes on to its answer.
     """
     asked = [execution for execution in executions if execution.is_answered and MODE in execution.control]
     if not asked or run.conversation_id is None:
@@ -28,13 +28,13 @@ def heed(run: Run, executions: Sequence[ToolExecution]) -> None:
 
 
 def with_wishes(runs: QuerySet[Run]) -> QuerySet[Run]:
-    """Runs that others asked for, with what their calls want of the conversation, for `wish_of`."""
+    """Runs that others asked for, with what their calls ask of the conversation, for `wish_of`."""
     asking = ToolExecution.objects.filter(run=OuterRef("pk"), control__has_key=MODE)
     return runs.annotate(wish=Subquery(asking.order_by("-step__number", "-index").values("control")[:1]))
 
 
 def wish_of(run: Run) -> dict[str, Any]:
-    """It as control of the call that asked for the run, through which it reaches the conversation."""
+    """That wish as control of the call that asked for the run, through which it reaches the conversation."""
     last: dict[str, Any] | None = run.wish  # type: ignore[attr-defined]
     return {MODE: last[MODE]} if last else {}
 

@@ -1,4 +1,4 @@
-"""A step is stored with its calls, by the rules and switches that hold when it is."""
+"""Stores a step with its calls, under the rules and switches in force at that moment."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,37 +18,37 @@ from approvals import ledger
 
 @dataclass(frozen=True)
 class Decision:
-    """What a model has decided, as hooks leave it."""
+    """What a model has decided, as changed by hooks."""
 
     reply: Reply
     guarded: Guarded
     callable: dict[str, Tool]
-    """What it may call."""
+    """The tools it may call."""
     started_at: datetime
     finished_at: datetime
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A step is stored. `ended`: and the run has ended with it."""
+    """A step is stored. `ended`: how the run ended with it, if it did."""
 
     ended: Ending | None
 
 
 def store(state: RunState, made: Decision) -> Stored | None:
-    """Store a step with its calls. Reads that may start at once begin with it. None: the run is told to stop."""
+    """Store a step with its calls. Reads that may start at once begin with it. None: the run was told to stop."""
     proposals = _judged(state, made, made.callable)
     state.just_claimed = False
     try:
         return _store(state, made, proposals)
-    except ledger.Configured:  # while the worker waited to store it: what would have begun is looked at once more
+    except ledger.Configured:  # while the worker waited to store it: calls are checked again before they begin
         state.steps.pop()
-        state.drafted = True  # if it was, it is there again
+        state.drafted = True  # the rollback may have restored a draft
         return _store(state, made, proposals, begins=False)
 
 
 def store_failed(state: RunState, started_at: datetime) -> None:
-    """A driver broke down in the middle of a decision: the step stands on record, and its hooks run."""
+    """A driver failed in the middle of a decision: the step is recorded, and its hooks run."""
     reply = Reply(failure=DecisionFailure(StopReason.ERROR, "The driver failed."), usage=state.heard)
     with ledger.transaction():
         step = runs.record_step(state.run, state.token, reply, sorted(state.disclosed), started_at, datetime.now(UTC))
@@ -65,11 +65,11 @@ def _judged(state: RunState, made: Decision, callable_now: dict[str, Tool]) -> l
 
 
 def _store(state: RunState, made: Decision, proposals: list[Proposal], *, begins: bool = True) -> Stored | None:
-    """Raises Configured where calls would begin by what holds no more. `begins`: unless none is to."""
+    """Raises Configured if calls would begin under an outdated configuration. `begins`: whether any may begin."""
     reply = made.reply
     with ledger.transaction():
         if not begins:
-            state.locked()  # as it is without what has come to nothing
+            state.locked()  # read again, without what was rolled back
         row = (state.run, state.token, reply, sorted(made.callable), made.started_at, made.finished_at)
         step = runs.record_step(*row, height=state.configuration.height)
         if step is None:
@@ -77,7 +77,7 @@ def _store(state: RunState, made: Decision, proposals: list[Proposal], *, begins
                 runs.add_usage(state.run, reply.usage.credible)
                 budgets.spend(state.run, reply.usage.cost)
                 return None
-            # Something was configured or stopped meanwhile, or the run is to be put aside: what holds now counts.
+            # Something was configured or stopped meanwhile, or the run is about to be paused: use the present state.
             state.refresh_configuration(always=True)
             now_callable = {name: tool for name, tool in state.disclosed.items() if name in made.callable}
             proposals = _judged(state, made, now_callable)
@@ -91,18 +91,18 @@ def _store(state: RunState, made: Decision, proposals: list[Proposal], *, begins
             reasons = guidance_rows.record(state.run, step, reply.guidance) if reply.guidance else {}
             proposals = proposals if begins else [replace(each, starts_now=False) for each in proposals]
             rows = StepRows(step, executions.propose(state.run, step, proposals, reasons))
-            steering.heed(state.run, rows.executions)  # what hooks have answered
+            steering.heed(state.run, rows.executions)  # calls that hooks have answered
         if any(execution.state == ToolExecution.State.EXECUTING for execution in rows.executions):
             ledger.only_at(state.configuration.height)
         state.steps.append(rows)
         _add_usage(state.run, reply)
         ended = concluding.end_with_step(state)
-        budgets.spend(state.run, reply.usage.cost)  # last: all runs of an agent wait for its day's sum
+        budgets.spend(state.run, reply.usage.cost)  # last: all runs of an agent wait for the lock on its daily total
     return Stored(ended)
 
 
 def _add_usage(run: Run, reply: Reply) -> None:
-    """Keep the row in hand level with what was stored."""
+    """Keep the row in memory in line with what was stored."""
     run.step_count += 1
     run.input_tokens += reply.usage.input_tokens
     run.output_tokens += reply.usage.output_tokens

@@ -1,4 +1,4 @@
-"""Files that are written while they are read: what they hold never stands in memory at once."""
+"""Files that are generated while they are sent, so that they are never in memory as a whole."""
 
 from collections.abc import AsyncIterator, Iterator
 
@@ -10,7 +10,7 @@ from django.http import HttpRequest, StreamingHttpResponse
 def attachment[Piece: (bytes, str)](
     request: HttpRequest, pieces: Iterator[Piece], name: str, content_type: str
 ) -> StreamingHttpResponse:
-    """A file to save under a name. What makes its pieces may read the database; it is closed with the answer."""
+    """A file to save under a name. The iterator may read the database; it is closed with the response."""
     # Under ASGI Django would collect a plain iterator before it sent the first byte.
     is_awaited = isinstance(request, ASGIRequest)
     answer = StreamingHttpResponse(_one_by_one(pieces) if is_awaited else pieces, content_type=content_type)

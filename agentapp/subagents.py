@@ -1,7 +1,6 @@
-"""An agent asks an agent: the run that answers a call begins, is waited for, and its answer comes back.
+"""An agent asks an agent: the run that answers the call is started and waited for, and its answer comes back.
 
-Of the other run only its last answer becomes part of the asking one. Where rows of several runs are
-locked together, it is from the root down.
+Only the other run's final answer becomes part of the asking run. Rows of several runs are locked from the root down.
 """
 
 import uuid
@@ -29,7 +28,7 @@ from approvals.models import Grant
 MAX_TITLE_CHARS = 120
 SCRIPTED = "scripted"
 
-# How a run may end when people or rules kept it from its work, and nothing is broken.
+# How a run may end if people or rules stopped it and nothing is broken.
 _REFUSED: dict[str, str] = {
     StopReason.APPROVAL_DENIED: Reason.APPROVAL_REJECTED,
     StopReason.APPROVAL_EXPIRED: Reason.APPROVAL_EXPIRED,
@@ -42,7 +41,7 @@ def is_asking(execution: ToolExecution) -> bool:
 
 
 def lock_family(state: RunState, *calls: ToolExecution) -> None:
-    """`families.lock`, where one of these calls asks an agent. Before the run's own row is locked."""
+    """`families.lock`, if one of these calls asks an agent. Called before the run's own row is locked."""
     if any(agent_tools.asks_agent(call.tool) for call in calls):
         families.lock(state.run)
 
@@ -57,8 +56,8 @@ def begin(
 ) -> bool:
     """`executions.begin`; a call that asks an agent begins together with the run that answers it.
 
-    The caller holds the lock on the run's row. False: the call is not in a state from which it may start. Where the
-    configuration is no longer the one in hand, the caller's transaction raises `ledger.Configured` at its end.
+    The caller holds the lock on the run's row. False: the call is not in a state from which it may start. If the
+    configuration has changed since it was read, the caller's transaction raises `ledger.Configured` at its end.
     """
     tool = state.configuration.tools.get(execution.name, execution.tool)
     execution.with_key = tool is not None and tool.honours_key
@@ -72,7 +71,7 @@ def begin(
 
 
 def collect(state: RunState, rows: StepRows) -> bool:
-    """Answer the calls whose agents are done, as hooks make it. False: none is. No transaction is open here."""
+    """Answer the calls whose agents are done, as changed by hooks. False: none is. No transaction is open here."""
     asking = _asking(rows)
     ended = Run.objects.filter(pk__in=asking, state__in=Run.FINAL).select_related("agent").order_by("pk")
     children = list(steering.with_wishes(ended.defer("agent_snapshot", "script")))
@@ -90,7 +89,7 @@ def collect(state: RunState, rows: StepRows) -> bool:
 
 
 def _outcome(state: RunState, execution: ToolExecution, child: Run) -> Outcome:
-    """What an agent has answered, as hooks leave it."""
+    """What an agent has answered, as changed by hooks."""
     answered = replace(answer_of(child), control=steering.wish_of(child))
     made, raw = points.after_tool_use(state, execution, answered)
     return Outcome(execution, made, raw=raw)
@@ -103,12 +102,12 @@ def any_ended(rows: StepRows) -> bool:
 
 
 def answer_of(child: Run) -> ToolResult:
-    """What a call is answered with when the run it began has ended. Reads `agent`, which the caller has fetched."""
+    """The answer to a call whose run has ended. Reads `agent`, which the caller has fetched."""
     who, metadata = child.agent.name, {"run": str(child.pk), "stop_reason": child.stop_reason}
     if child.answer and (child.state == Run.State.SUCCEEDED or child.answer_is_partial):
         message = ""
         if child.answer_is_partial:
-            message = f"This answer of {who} is partial ({child.stop_reason}): {child.stop_message}"
+            message = f"This answer from {who} is partial ({child.stop_reason}): {child.stop_message}"
         return ToolResult(data=child.answer, message=message, metadata=metadata)
     why = (
         f"{who} ended without an answer ({child.stop_reason}): {child.stop_message} What it did until then stays done."
@@ -121,9 +120,9 @@ def answer_of(child: Run) -> ToolResult:
 
 
 def cancel(run: Run, signal: StopSignal, actor: str = ledger.SYSTEM) -> None:
-    """End a run and those it began: at once, or before the next model or tool call of the worker that holds it.
+    """End a run and those it began, at once or before the next model or tool call of the worker that holds it.
 
-    The caller holds the lock on its row, and before that has locked its parent's.
+    The caller holds the lock on its row, having locked its parent's row first.
     """
     budgets.pay_all(_cancel(run, signal, actor))
 
@@ -155,16 +154,14 @@ def below(run: Run) -> list[Run]:
 
 
 def put_aside(run: Run, actor: str) -> None:
-    """Put the runs below a run aside with it. What has been put aside by itself stays as it is. The caller holds its
-    lock.
-    """
+    """Pause the runs below a run with it. A run that was paused by itself stays as it is. The caller holds its lock."""
     for child in below(run):
         if not runs.put_aside(child, actor, beside=run) and runs.is_aside_with(child, run):
             runs.want_paused_too(child, actor, beside=run)
 
 
 def go_on(run: Run, actor: str) -> None:
-    """Let those below a run go on that were put aside with it. The caller holds its lock."""
+    """Resume the runs below a run that were paused with it. The caller holds its lock."""
     for child in below(run):
         if child.is_aside and runs.is_aside_with(child, run):
             runs.take_back_pause(child, actor)
@@ -189,8 +186,8 @@ def _asking(rows: StepRows) -> dict[uuid.UUID, ToolExecution]:
 
 
 def _is_asked(run: Run, tool: str, agent: Agent) -> bool:
-    """Whether a call begins a run of the agent. In a mocked run mocks can answer for the agent; and where its own model
-    is a script, no agent asks a real one.
+    """Whether a call begins a run of the agent. In a mocked run, mocks can answer for the agent; and if the run's own
+    model is a script, no agent asks a real model.
     """
     if not run.is_mocked:
         return True
@@ -202,10 +199,10 @@ def _is_asked(run: Run, tool: str, agent: Agent) -> bool:
 
 def _spawn(parent: Run, execution: ToolExecution, agent: Agent, arguments: dict[str, Any]) -> None:
     text = storable(arguments["input"])
-    # How deep agents may ask agents is said by the agent that a person started.
+    # The agent that a person started sets how deep agents may ask agents.
     snapshot = {**snapshot_of(agent), "max_depth": parent.agent_snapshot.get("max_depth", agent.max_depth)}
     if parent.is_mocked and "rules" in parent.agent_snapshot:
-        snapshot["rules"] = parent.agent_snapshot["rules"]  # what is supposed of rules is so for all of them
+        snapshot["rules"] = parent.agent_snapshot["rules"]  # assumed rules apply to all of them
     start = runs.Start(
         agent=agent,
         agent_snapshot=snapshot,
@@ -215,7 +212,7 @@ def _spawn(parent: Run, execution: ToolExecution, agent: Agent, arguments: dict[
         token=parent.token,
         route=arguments.get("route", ""),
         customer=parent.customer,
-        # Rules and tools read it, for whoever acts.
+        # Rules and tools read it, whichever agent acts.
         metadata=parent.metadata,
         parent=parent,
         mocks=parent.mocks,

@@ -1,4 +1,4 @@
-"""What makes every nudge optional: it ends what has expired and finds the runs that are due."""
+"""The sweep, which makes every nudge optional: it ends what has expired and finds the runs that are due."""
 
 import uuid
 from datetime import timedelta
@@ -15,18 +15,18 @@ from approvals.clock import Now
 from approvals.prepared import Prepared
 
 BATCH = 500
-# With so many messages waiting, a run that is due nearly always has one among them.
+# With this many messages waiting, a due run nearly always has one among them.
 MANY_WAIT = 2 * BATCH
 
 
 def sweep(many_wait: bool = False) -> list[uuid.UUID]:
-    """Stop everything where the database is not what it was, note missed targets, take the steps that are due, end what
-    is overdue, wake what no kill switch holds any more, hand on what is with somebody who has gone away, forget who
-    looked after what has ended.
+    """Stop everything if the database is not the one it was, record missed targets, escalate what is due, expire what
+    is overdue, wake runs that no kill switch holds any more, hand on requests of people who have gone away, and delete
+    claims on requests that have ended.
 
-    Returns the runs a worker should look at. While many messages wait these are only the ones whose moment has come or
-    whose lease has run out since the last sweeps, which nobody was told of: each sweep would put another message beside
-    the one that waits, until the broker is full. What a lost nudge left is found when fewer wait.
+    Returns the runs a worker should look at. While many messages wait, these are only the runs that became due, or
+    whose lease ran out, since the last sweeps: no worker was told about those. For the others, each sweep would add
+    another message until the broker is full. Runs whose nudge was lost are found when fewer messages wait.
     """
     with ledger.transaction():
         if why := continuity.look():
@@ -74,13 +74,13 @@ _DUE = Prepared(lambda: _due(Q()))
 def is_due() -> bool:
     """Whether the last sweep ended long enough ago for another.
 
-    One that has yet to come says that the database's clock was put back since.
+    A last sweep in the future means that the database's clock was put back since.
     """
     lately = Now() - timedelta(seconds=settings.SWEEP_SECONDS / 2)
     return not Heartbeat.objects.filter(pk=health.SWEEP, at__gt=lately, at__lte=Now()).exists()
 
 
 def _beat() -> None:
-    """Note that everything was looked after: that a beat was sent, delivered and taken."""
+    """Record that the sweep is done, and so that a beat was sent, delivered and handled."""
     if not Heartbeat.objects.filter(pk=health.SWEEP).update(at=Now()):
         Heartbeat.objects.get_or_create(pk=health.SWEEP, defaults={"at": Now()})

@@ -1,7 +1,7 @@
-"""The only writer of KillSwitch: what a person has stopped, and lets go on again.
+"""The only writer of KillSwitch: what a person has stopped, and later releases.
 
-An engaged switch is a row. Nothing it covers begins another model or tool call; runs that would
-let go of their worker and wait. The caller is inside `ledger.transaction()`.
+An engaged switch is a row. Nothing it covers begins another model or tool call; a run that would
+leaves its worker and waits. The caller is inside `ledger.transaction()`.
 """
 
 import functools
@@ -31,14 +31,14 @@ _OPEN_CALLS = [
 
 
 class Stopped(Exception):
-    """A model is not asked: what was engaged or cancelled meanwhile stops its run."""
+    """A model is not asked, because a kill switch or a cancellation stopped its run meanwhile."""
 
     def __init__(self) -> None:
         super().__init__("it was stopped before a model was asked")
 
 
 def engage(scope: str, key: str, user: User, reason: str) -> KillSwitch | None:
-    """Stop what the switch covers before its next model or tool call. None: it is engaged already."""
+    """Stop what the switch covers before its next model or tool call. None: it is already engaged."""
     if KillSwitch.objects.filter(scope=scope, key=key).exists():
         return None
     try:
@@ -53,7 +53,7 @@ def engage(scope: str, key: str, user: User, reason: str) -> KillSwitch | None:
 
 
 def hold(reason: str) -> None:
-    """Stop everything in nobody's name, until a person releases it. A switch of before goes into this one."""
+    """Stop everything, in nobody's name, until a person releases it. This replaces and quotes an earlier switch."""
     before = KillSwitch.objects.select_for_update().filter(scope=Scope.ALL).first()
     if before is not None and before.engaged_by is None:
         return
@@ -66,7 +66,7 @@ def hold(reason: str) -> None:
 
 
 def release(switch: KillSwitch, user: User, note: str = "") -> bool:
-    """Let what it covered go on. False: somebody else has released it."""
+    """Let what it covered go on. False: somebody else has already released it."""
     # First the row, then the runs: a run that is about to wait holds the row's lock.
     deleted, _ = KillSwitch.objects.filter(pk=switch.pk).delete()
     if deleted:
@@ -76,17 +76,17 @@ def release(switch: KillSwitch, user: User, note: str = "") -> bool:
 
 
 def still_engaged(switch: KillSwitch) -> bool:
-    """Whether a switch that was read before is engaged. It stays so until the transaction ends."""
+    """Whether a switch that was read earlier is still engaged. That cannot change until the transaction ends."""
     return KillSwitch.objects.select_for_update().filter(pk=switch.pk).first() is not None
 
 
 def names_of(run: Run) -> set[str]:
-    """The names by which a switch may mean the run's agent: as it was started with, and as it is called now."""
+    """The names by which a switch may mean the run's agent: its name when the run started, and its name now."""
     return {str(run.agent_snapshot["name"]), run.agent.name}
 
 
 def forgotten(limit: int) -> list[uuid.UUID]:
-    """Runs that wait for a switch although none holds them any more: a release that nobody could be told of."""
+    """Runs that wait for a switch although none holds them any more, because the nudge after a release was lost."""
     return _forgotten(limit).rows()
 
 
@@ -105,7 +105,7 @@ def _forgotten(limit: int) -> Prepared[uuid.UUID]:
 
 
 def stops_repeats(run: Run, tool: str) -> bool:
-    """Whether a call that is under way is not to be tried again: its run is cancelled, or a switch has been engaged."""
+    """Whether a call under way must not be retried: its run is cancelled, or a switch has been engaged."""
     mine = Q(scope=Scope.ALL) | Q(scope=Scope.AGENT, key__in=names_of(run)) | Q(scope=Scope.TOOL, key=tool)
     engaged = Exists(KillSwitch.objects.filter(mine))
     return Run.objects.filter(Q(cancel_requested_at__isnull=False) | engaged, pk=run.pk).exists()
@@ -122,7 +122,7 @@ _STOPPED: Prepared[uuid.UUID] = Prepared(_stopped)
 
 
 def stops_questions(run: Run) -> bool:
-    """Whether no model is to be asked any more: the run is cancelled, or it or everything has been stopped."""
+    """Whether no model may be asked any more: the run is cancelled, or its agent or everything has been stopped."""
     names = {"started_as": str(run.agent_snapshot["name"]), "name": run.agent.name}
     return bool(_STOPPED.rows(run=run.pk, **names))
 
@@ -143,7 +143,7 @@ def stopping(execution: ToolExecution) -> list[KillSwitch]:
 
 
 def stopping_each(executions: Sequence[ToolExecution]) -> dict[uuid.UUID, list[KillSwitch]]:
-    """The same of several calls, by call, in two queries at most."""
+    """The same for several calls, by call, in at most two queries."""
     engaged = list(KillSwitch.objects.select_related("engaged_by"))
     called = dict(Agent.objects.filter(runs__executions__in=executions).values_list("pk", "name")) if engaged else {}
 
@@ -156,12 +156,12 @@ def stopping_each(executions: Sequence[ToolExecution]) -> dict[uuid.UUID, list[K
 
 
 def any_engaged() -> Exists:
-    """Whether anything is stopped, to be asked along with something else."""
+    """Whether anything is stopped, for use in another query."""
     return Exists(KillSwitch.objects.all())
 
 
 def waiting() -> list[uuid.UUID]:
-    """The runs that wait for a switch, whichever it is."""
+    """The runs that wait for any switch."""
     found = Run.objects.filter(state=Run.State.WAITING, waiting_for=Run.WaitingFor.SWITCH)
     return list(found.order_by("updated_at").values_list("pk", flat=True))
 

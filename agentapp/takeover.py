@@ -1,6 +1,6 @@
-"""What people can do when they speak in the agent's place: take over, write to the customer, hand back.
+"""What people can do to speak in the agent's place: take over, write to the customer, hand back.
 
-Rows are locked as everywhere: runs from the root down, then their conversation.
+Rows are locked in the usual order: runs from the root down, then their conversation.
 """
 
 import uuid
@@ -21,23 +21,23 @@ from approvals.sealed import ERASED
 MAX_TEXT_CHARS = 100_000
 TAKEN_OVER = "A person has taken the run over."
 _NO_RIGHT = (
-    "Taking over needs the right to pause runs, or to be asked to decide about one of its calls; where a person is "
-    "wanted, the right to decide."
+    "To take a run over you need the right to pause runs, or must be asked to decide about one of its calls. If a "
+    "person is wanted, the right to decide is enough."
 )
 
 
 class Written(NamedTuple):
     message: Message
     repeated: bool
-    """Whether it had been written before with the same key."""
+    """Whether it had already been written with the same key."""
 
 
 def take_over_run(run_id: uuid.UUID, user: User, token: ApiToken | None = None) -> Run:
-    """Speak in the agent's place: the run is put aside as soon as its current call is done.
+    """Speak in the agent's place: the run is paused as soon as its current call is done.
 
-    Its requests stay open for others. Whoever took over decides nothing about the run's calls, ever, nor does who made
-    the `token` it was done with. A run that has ended is taken over for what its customer says next. Taking over twice
-    is taking over once.
+    Its requests stay open for others. The person who took over may never decide about the run's calls, and neither may
+    the person who made the `token` used for it. An ended run is taken over for what its customer says next. Taking over
+    twice has no further effect.
     """
     with ledger.transaction():
         run = _locked(run_id, user)
@@ -46,7 +46,7 @@ def take_over_run(run_id: uuid.UUID, user: User, token: ApiToken | None = None) 
         if not auth.may_take_over(user, run):
             raise Refused("forbidden", _NO_RIGHT)
         if run.parent_id is not None:
-            raise Refused("part_of_a_run", "Another run asked for this one: take that one over.")
+            raise Refused("part_of_a_run", "Another run asked for this one. Take that one over.")
         below = subagents.below(run)
         conversation = _conversation(run, user)
         _check_free(run, conversation)
@@ -70,15 +70,15 @@ def take_over_run(run_id: uuid.UUID, user: User, token: ApiToken | None = None) 
 
 
 def hand_back_run(run_id: uuid.UUID, user: User) -> Run:
-    """Let the agent speak again. A run that was put aside goes on, and is told what was said meanwhile."""
+    """Let the agent speak again. A paused run goes on, and is told what was said meanwhile."""
     with ledger.transaction():
         run = _locked(run_id, user)
         if run.taken_over_by_id is None:
             raise Refused("not_taken_over", "Nobody has taken this run over.")
         if run.parent_id is not None:
-            raise Refused("part_of_a_run", "Another run asked for this one: hand that one back.")
+            raise Refused("part_of_a_run", "Another run asked for this one. Hand that one back.")
         if not auth.may_hand_back(user, run):
-            raise Refused("forbidden", f"{_who(run)} has taken this run over, and hands it back.")
+            raise Refused("forbidden", f"{_who(run)} has taken this run over and must hand it back.")
         going_on = _taken(subagents.below(run))
         if held := auth.brake(user, run, *going_on):
             raise Refused("forbidden", held)
@@ -98,7 +98,7 @@ def hand_back_run(run_id: uuid.UUID, user: User) -> Run:
 
 
 def held_back(user: User, run: Run) -> str:
-    """Why somebody may not hand a run back that is theirs to hand back, for a page that would offer it. Reads only."""
+    """Why a person may not now hand back a run that is theirs to hand back, for the page that offers it. Reads only."""
     if not auth.may_hand_back(user, run) or user.has_perm("agentapp.pause_run"):
         return ""
     return auth.brake(user, run, *_taken(lineage.unfinished_below(run)))
@@ -112,9 +112,9 @@ def write_message(
     key: str = "",
     token: ApiToken | None = None,
 ) -> Written:
-    """Write to the customer of a run one has taken over. `key` is the writer's: sent again, it adds nothing.
+    """Write to the customer of a run that the person has taken over. `key` is the writer's: a repeat adds nothing.
 
-    Whoever made the `token` that it was written with decides nothing about what the agent proposes then.
+    The person who made the `token` used for writing may not decide about what the agent proposes afterwards.
     """
     if not text.strip():
         raise Refused("invalid", "The message is empty.", "text")
@@ -127,10 +127,10 @@ def write_message(
             if sent is not None:
                 return Written(same_message(sent, text, run), repeated=True)
             if run.taken_over_by_id != user.pk:
-                who = f"{_who(run)} has taken this run over." if run.taken_over_by else "You have not taken this over."
+                who = f"{_who(run)} has taken this run over." if run.taken_over_by else "You have not taken it over."
                 raise Refused("not_taken_over", f"{who} Nothing was sent.")
             if run.parent_id is not None:
-                raise Refused("part_of_a_run", "Another run asked for this one: write in that one's conversation.")
+                raise Refused("part_of_a_run", "Another run asked for this one. Write in that one's conversation.")
             assert run.conversation is not None
             via = f"token {token.name}" if token is not None else ""
             new = conversations.NewMessage(run.conversation, run, text, user, user, key, via, token)
@@ -145,20 +145,20 @@ def write_message(
 
 
 def conversation_of(run_id: uuid.UUID, user: User) -> Conversation:
-    """The conversation a run is in; one that begins with it where it had none. Inside `ledger.transaction()`.
+    """The conversation a run is in; if it had none, one that begins with it. Inside `ledger.transaction()`.
 
-    One that is there is not locked, nor is its run: whoever goes on in it locks other runs of it first.
+    An existing conversation is not locked, nor is its run: a caller that goes on in it locks other runs of it first.
     """
     run = auth.visible_runs(user).select_related("conversation").filter(pk=run_id).first()
     if run is None:
         raise _no_such_run()
     if run.parent_id is not None:
-        raise Refused("part_of_a_run", "Another run asked for this one: go on in that one's conversation.")
+        raise Refused("part_of_a_run", "Another run asked for this one. Continue in that one's conversation.")
     return run.conversation or _conversation(_locked(run_id, user), user)
 
 
 def same_message(sent: Message, text: str, run: Run | None) -> Message:
-    """The message that was sent with a key before, if it was the same one, as far as what is kept of it says."""
+    """The message sent earlier with a key, if what is kept of it shows that it was the same."""
     if sent.content not in (without_secrets(storable(text)), ERASED) or (run is not None and sent.run_id != run.pk):
         raise key_reused()
     return sent
@@ -170,12 +170,12 @@ def key_reused() -> Refused:
 
 
 def changed_meanwhile(changed: conversations.Changed) -> Refused:
-    message = f"Something was said since you looked: the conversation is at version {changed.version}."
+    message = f"Something has been said since you looked: the conversation is at version {changed.version}."
     return Refused("conversation_changed", message, "conversation_version", version=changed.version)
 
 
 def _taken(runs_below: list[Run]) -> list[Run]:
-    """Of the runs below one those that were taken over with it, and go on with it."""
+    """The runs below one that were taken over with it, and go on with it."""
     return [child for child in runs_below if child.taken_over_by_id is not None]
 
 
@@ -191,9 +191,9 @@ def _no_such_run() -> Refused:
 
 
 def _conversation(run: Run, user: User) -> Conversation:
-    """The run's conversation, locked; one that begins with the run where it had none."""
+    """The run's conversation, locked; if it had none, one that begins with the run."""
     if run.is_mocked:
-        raise Refused("mocked", "This run was mocked: there is nobody in it to speak with.")
+        raise Refused("mocked", "This run was mocked, so there is nobody to speak with.")
     if run.conversation is None:
         run.conversation = conversations.begin_with(run, ledger.actor_of(user))
         runs.join(run, run.conversation)
@@ -201,13 +201,13 @@ def _conversation(run: Run, user: User) -> Conversation:
 
 
 def _check_free(run: Run, conversation: Conversation) -> None:
-    """Raises Refused unless this run is the one to take over, and nobody has."""
+    """Raises Refused unless this run is the one to take over and nobody has taken it over."""
     if conversation.mode == Conversation.Mode.MANUAL and not conversation.person_wanted:
         taken = Run.objects.filter(conversation=conversation, taken_over_by__isnull=False).first()
-        raise Refused("taken_over", f"{_who(taken or run)} has taken over already. Nothing was changed.")
+        raise Refused("taken_over", f"{_who(taken or run)} has already taken over. Nothing was changed.")
     under_way = runs.unfinished().filter(conversation=conversation).order_by("created_at").first()
     if under_way is not None and under_way.pk != run.pk:
-        raise Refused("not_under_way", f"{under_way.reference} is under way in this conversation: take that one over.")
+        raise Refused("not_under_way", f"{under_way.reference} is under way in this conversation. Take that one over.")
 
 
 def _who(run: Run) -> str:

@@ -1,13 +1,16 @@
-"""Who decides nothing about what a run proposes: whoever had a part in its being there, or in what it reads."""
+"""Who may not decide about what a run proposes: people who had a part in starting it, or in what it reads.
+
+They are called takers after the first of them: people who took a run over.
+"""
 
 from agentapp.models import Agent, ApiToken, Conversation, Message, Run
 
 
 def of(before: Run | None, parent: Run | None, token: ApiToken | None) -> list[int]:
-    """The ids of users for a run that begins, besides its starter. `before`: the run that it tries again or takes back.
+    """The user ids barred from a new run, besides its starter. `before`: the run that it tries again or takes back.
 
-    Whoever took over a run decides nothing about those it begins, nor does who made the token that it was started with:
-    they have kept its secret, or could have.
+    A person who took over a run may not decide about the runs it begins. Neither may the person who made the token that
+    the run was started with: they have kept its secret, or could have.
     """
     if before is not None:
         found = sorted({*before.takers, before.starter_id} - {None})
@@ -18,11 +21,11 @@ def of(before: Run | None, parent: Run | None, token: ApiToken | None) -> list[i
 
 
 def of_talk(run: Run) -> set[int]:
-    """Who had a part in what was said before a run, as it stands by now: started the runs that it was said to, spoke in
-    their agents' place or, while a person had taken over, as from the customer, made the tokens of any of that, or
-    wrote the summary that stands in the place of it.
+    """The people who had a part in what was said before a run, as it is now. They started the runs it was said to,
+    spoke in the agents' place or, while a person had taken over, for the customer, made the tokens used for any of
+    that, or wrote the summary that replaces it.
 
-    To be asked after it was read: what somebody writes later is read at a later look.
+    Call this after reading the conversation: what is written later is read, and checked, later.
     """
     talks = {run.conversation_id, run.asked_in_id} - {None}
     if not talks:

@@ -1,4 +1,4 @@
-"""Celery: claim, call, return. A message is a nudge; losing or doubling one changes nothing."""
+"""Celery tasks: claim, call, return. A message is only a nudge; losing or duplicating one changes nothing."""
 
 import logging
 import uuid
@@ -21,7 +21,7 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-# Mail about accounts goes its own way: it does not wait for what is sent about requests.
+# Mail about accounts is separate: it does not wait for what is sent about requests.
 ACCOUNTS = "accounts"
 MAIL_AGAIN_SECONDS = 5
 MAIL_TRIES = 60
@@ -30,7 +30,7 @@ MAIL_TRIES = 60
 @shared_task
 def drive_run(run_id: str) -> None:
     if draining.begun.is_set():
-        nudge(uuid.UUID(run_id))  # it waited for a thread here, and another worker has one
+        nudge(uuid.UUID(run_id))  # it was waiting for a thread here, and another worker has one free
         return
     with logs.bound(run=run_id):
         again = loop.drive(uuid.UUID(run_id))
@@ -41,7 +41,7 @@ def drive_run(run_id: str) -> None:
 @shared_task
 def sweep() -> None:
     if not sweeping.is_due():
-        return  # many can have waited for workers that were away; one of them does it, and nudges each run once
+        return  # many may have piled up while workers were away; one of them sweeps, and nudges each run once
     many_wait = broker.waiting() >= sweeping.MANY_WAIT
     for run_id in sweeping.sweep(many_wait):
         nudge(run_id)
@@ -52,13 +52,13 @@ def sweep() -> None:
 
 @shared_task
 def run_eval(eval_run_id: str) -> None:
-    """One slice of an eval, then the next by a message of its own; what is lost is found by the sweep."""
+    """One slice of an eval; a new message starts the next. The sweep finds lost ones."""
     if runner.go_on(uuid.UUID(eval_run_id)):
         nudge_eval(uuid.UUID(eval_run_id))
 
 
 def nudge_eval(eval_run_id: uuid.UUID) -> None:
-    """Tell a worker that an eval is to go on. Never raises: the sweep finds what a lost nudge leaves."""
+    """Tell a worker that an eval should go on. Never raises: the sweep finds the eval if a nudge is lost."""
     broker.tell(
         run_eval, (str(eval_run_id),), about=f"about eval {eval_run_id}; the sweep will find it", priority=broker.WORK
     )
@@ -66,7 +66,7 @@ def nudge_eval(eval_run_id: uuid.UUID) -> None:
 
 @shared_task(bind=True, max_retries=MAIL_TRIES)
 def mail_reset_links(self: "Task[..., None]", address: str, asking: dict[str, str]) -> None:
-    """Nothing repeats this when it is lost: the page says to ask again."""
+    """If this is lost, nothing repeats it: the page says to ask again."""
     mail = partial(password_reset.mail_links, address, password_reset.Asking(**asking))
     if not _mailed_in_turn(self, mail):
         password_reset.give_up(address)
@@ -78,9 +78,9 @@ def mail_account_change(self: "Task[..., None]", user_id: int, event: str, detai
 
 
 def _mailed_in_turn(task: "Task[..., None]", mail: Callable[[], None]) -> bool:
-    """One thread of a worker mails about accounts, and the others do the work: anybody can ask for a new password.
+    """Only one thread of a worker mails about accounts, as anybody can ask for a new password. The others do the work.
 
-    Who has no turn comes back for some minutes. False: there was none in all that time.
+    A task without a turn comes back for some minutes. False: it got no turn in all that time.
     """
     with outgoing.turn(ACCOUNTS, apart=True) as mine:
         if mine:
@@ -88,14 +88,14 @@ def _mailed_in_turn(task: "Task[..., None]", mail: Callable[[], None]) -> bool:
             return True
     if task.request.retries < MAIL_TRIES:
         raise task.retry(countdown=MAIL_AGAIN_SECONDS)
-    # What Celery would say of it quotes the address.
-    logger.warning("A mail about an account is given up: others were mailed all the while.")
+    # Celery's own message would quote the address.
+    logger.warning("A mail about an account was given up, because others were being mailed all the time.")
     return False
 
 
 @shared_task
 def send_webhooks() -> None:
-    """Have what happened sent to every endpoint that wants it, each by a task of its own."""
+    """Send what happened to every endpoint that wants it, each in its own task."""
     webhooks.collect()
     webhooks.give_up()
     for endpoint_id in webhooks.due_endpoints():
@@ -119,7 +119,7 @@ def forget_sessions() -> None:
 
 @shared_task
 def look_after_ledger() -> None:
-    """Sign what is due, note it outside, and look whether everything holds. Each finds out by itself what is due."""
+    """Sign what is due, record it outside, and verify the ledger. Each part finds out by itself what is due."""
     checkpoints.make_due()
     anchors.write_file()
     anchoring.send_due()
@@ -129,12 +129,12 @@ def look_after_ledger() -> None:
 
 @shared_task
 def verify_ledger(verification_id: str) -> None:
-    """One slice, then the next by a message of its own; what is lost is found by the minute."""
+    """One slice; a new message starts the next. A lost one is found within a minute."""
     if verifying.go_on(uuid.UUID(verification_id)):
         verify_ledger.delay(verification_id)
 
 
 @shared_task
 def roll_up() -> None:
-    """Figures of hours that are over. A pass that is lost is made up by the next."""
+    """Figures for completed hours. If a pass is lost, the next one makes up for it."""
     insights.catch_up()

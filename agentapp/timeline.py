@@ -1,7 +1,7 @@
-"""A run's rows on one axis of time: what its page draws, and where its time and money went. Reads only.
+"""A run's rows on one time axis: what its page draws, and where its time and money went. Reads only.
 
-A run can have thousands of steps. What the totals and the axis need is read of all of them, as plain values;
-the rows themselves are made only for the steps that are looked at.
+A run can have thousands of steps. For the totals and the axis, plain values are read from all of them; the rows
+themselves are made only for the steps that are shown.
 """
 
 import uuid
@@ -65,7 +65,7 @@ class Totals:
 
 @dataclass
 class Timeline:
-    """A whole run. `approvals` are the requests about each call by its id, the oldest first."""
+    """A whole run. `approvals` holds the requests about each call by its id, the oldest first."""
 
     run: Run
     told: list[Told]
@@ -90,9 +90,9 @@ class Timeline:
         opened: Collection[int] = (),
         keep: tuple[int, int | None] = (0, None),
     ) -> tuple[list[Row], int]:
-        """As many whole steps as make up `size` rows, and those to `upto`; and the number of the last.
+        """The rows of enough whole steps to make up `size` rows, and of those up to `upto`; and the last step's number.
 
-        A step with many calls is folded unless it is among the opened; the call in `keep` is shown all the same.
+        A step with many calls is folded unless it is in `opened`; the call in `keep` is always shown.
         """
         rows: list[Row] = []
         last = first - 1
@@ -112,7 +112,7 @@ class Timeline:
 
     @cached_property
     def failures(self) -> list[tuple[int, int]]:
-        """Step and place of each call that failed."""
+        """Step and position of each call that failed."""
         return [(one.step.number, call.call.place) for one in self.told for call in one.calls if call.failed]
 
     @property
@@ -163,8 +163,8 @@ class Timeline:
 def timeline(run: Run, now: datetime, viewer: User | None = None, *, waits_folded: bool = True) -> Timeline:
     """The whole run on one axis. Each approval says, as `openable`, whether `viewer` may open it.
 
-    Four queries, one more for the runs that answer its calls, and one more when the outcome of a call is or was
-    unknown or a call was tried again, however long the run is. Texts of arguments and results are not read.
+    However long the run is: four queries, one more for the runs that answer its calls, and one more if the outcome of
+    a call is or was unknown or a call was retried. Texts of arguments and results are not read.
     """
     steps = _steps(run)
     calls = _calls(run)
@@ -184,7 +184,7 @@ def timeline(run: Run, now: datetime, viewer: User | None = None, *, waits_folde
 
 def _steps(run: Run) -> list[StepFacts]:
     own = ("error", "model", "input_tokens", "cached_tokens", "output_tokens", "cost", "started_at", "finished_at")
-    # More than is shown of it: what is cut says so, and what blanks stand before it does not count.
+    # More than is shown: the cut must be visible, and leading blanks do not count.
     found = run.steps.order_by("number").values_list("pk", "number", Left("text", 2 * NAME_CHARS), *own)
     return [StepFacts._make(values) for values in found]
 
@@ -204,7 +204,7 @@ def _subruns(calls: Sequence[CallFacts]) -> dict[uuid.UUID, Run]:
 
 
 def _approvals(run: Run, viewer: User | None) -> dict[uuid.UUID, list[Approval]]:
-    """The requests about each call, the oldest first: a call asks again when what it rests on has changed."""
+    """The requests about each call, the oldest first: a call asks again if the state it rests on has changed."""
     asked = _OPENABLE.rows(viewer, run=run.pk) if viewer else list(_requests(run.pk, Approval.objects.none()))
     found: dict[uuid.UUID, list[Approval]] = defaultdict(list)
     for approval in asked:
@@ -240,7 +240,7 @@ _OPENABLE = entitlement.Seen(
 def _from_the_ledger(
     run: Run, calls: Sequence[CallFacts]
 ) -> tuple[dict[uuid.UUID, datetime], dict[uuid.UUID, list[datetime]]]:
-    """Since when nobody knew what became of a call, and when attempts failed. The rows keep only the end."""
+    """When the outcome of a call became unknown, and when attempts failed. The rows keep only the final state."""
     lost: dict[uuid.UUID, datetime] = {}
     failed: dict[uuid.UUID, list[datetime]] = defaultdict(list)
     kinds = {

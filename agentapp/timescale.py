@@ -1,7 +1,7 @@
-"""When somebody worked and when nobody did, as places on one axis. Arithmetic on moments, no Django.
+"""Working and waiting times as positions on one axis. Arithmetic on moments, no Django.
 
-An axis shows worked time to scale. Time in which a run only waited is folded to a narrow strip, so
-that a night of waiting for a person does not squeeze a minute of work to nothing, unless asked not to be.
+An axis shows worked time to scale. Unless asked otherwise, it folds time in which a run only waited into a narrow
+strip, so that a night of waiting for a person does not squeeze a minute of work to nothing.
 """
 
 from bisect import bisect_left, bisect_right
@@ -14,7 +14,7 @@ from typing import Literal
 
 Kind = Literal["model", "tool", "failed", "people", "idle"]
 
-# Of two things that happen at once, the first named here is what the time went into.
+# If two things happen at once, the time counts for the one named first here.
 _PRECEDENCE: tuple[Kind, ...] = ("model", "tool", "failed", "people")
 FOLD_WIDTH = 9.0
 # However often a run waited, this much of the axis is left for work.
@@ -26,7 +26,7 @@ _TICK_STEPS = (
     1, 2, 3, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400,
 )  # fmt: skip
 _MOST_TICKS = 5
-# The room a label takes, in percent: a mark's begins at it, a fold's is centred on it.
+# The width of a label, in percent. A mark's label begins at the mark, a fold's label is centred on the fold.
 _LABEL_WIDTH = 13.0
 
 
@@ -60,12 +60,12 @@ class Fold:
 
     @property
     def middle(self) -> float:
-        """Where the middle of the label stands: all of it is on the axis."""
+        """The middle of the label, placed so that all of it is on the axis."""
         return round(max(_LABEL_WIDTH / 2, min(self.x + self.width / 2, 100 - _LABEL_WIDTH / 2)), 2)
 
 
 def partition(spans: Iterable[Span], start: datetime, end: datetime) -> list[Span]:
-    """Every moment from start to end in exactly one span, neighbours of one kind joined."""
+    """Every moment from start to end in exactly one span. Neighbours of the same kind are joined."""
     edges: list[tuple[datetime, int, Kind]] = []
     for span in spans:
         first, last = max(span.start, start), min(span.end, end)
@@ -75,7 +75,7 @@ def partition(spans: Iterable[Span], start: datetime, end: datetime) -> list[Spa
     moments = [start, *(edge[0] for edge in edges), end]
     active: Counter[str] = Counter()
     parts: list[Span] = []
-    # Between the first moment and the first edge nothing is active; then each edge opens or closes one.
+    # Before the first edge nothing is active; then each edge opens or closes a span.
     for (first, last), edge in zip(pairwise(moments), [None, *edges], strict=True):
         if edge is not None:
             active[edge[2]] += edge[1]
@@ -119,7 +119,7 @@ class Axis:
         self.seconds = to_scale
 
     def x(self, moment: datetime) -> float:
-        """Where a moment stands, in percent. What lies outside stands at the nearer end."""
+        """The position of a moment, in percent. A moment outside the axis is put at the nearer end."""
         return round(_between(self._clock, self._x, (moment - self._start).total_seconds()), 2)
 
     def width(self, first: datetime, last: datetime, least: float = 0.4) -> float:
@@ -131,7 +131,7 @@ class Axis:
         count, taken = (int(to_scale / step) if to_scale else 0), 0.0
         for number in range(min(count, 2 * _MOST_TICKS) + 1):
             seconds = number * step
-            # Where a fold stands at this very second, the mark belongs before it.
+            # If a fold begins at this very second, the mark belongs before it.
             index = max(1, bisect_left(self._scaled, seconds))
             x = _interpolate(self._scaled, self._x, min(index, len(self._x) - 1), seconds) if number else 0.0
             if x >= taken and self._has_room(x):
@@ -139,7 +139,7 @@ class Axis:
                 yield Tick(round(x, 2), seconds)
 
     def _has_room(self, x: float) -> bool:
-        """Whether a mark's label can begin here without running into that of a fold, or off the axis."""
+        """Whether a mark's label can begin here without running into a fold's label or off the axis."""
         if x > 100 - _LABEL_WIDTH / 3:
             return False
         labels = [fold.middle for fold in self.folds if fold.labelled]

@@ -1,4 +1,4 @@
-"""The tools of TOOL_MODULES, and of agents that may be asked, into rows."""
+"""Writes the tools of TOOL_MODULES, and those of agents that may be asked, into rows."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from approvals import configuration
 
 @dataclass(frozen=True)
 class Synced:
-    """What a sync did: what changed, how many requests it set aside, and what an admin should look at."""
+    """What a sync did: its changes, how many requests it set aside, and what an admin should look at."""
 
     changes: list[configuration.Change]
     voided: int
@@ -23,8 +23,8 @@ class Synced:
 def sync(actor: str, dry_run: bool = False) -> Synced:
     """Write the contracts of every tool in TOOL_MODULES. A dry run reports the same and changes nothing.
 
-    Raises ImproperlyConfigured when a module cannot be read, a name is taken, or a tool says what no row can hold or
-    names a tool that is not there; nothing is written then.
+    Raises ImproperlyConfigured if a module cannot be read, a name is taken, or a tool declares what no row can hold or
+    names a tool that does not exist. Nothing is written then.
     """
     found = python_source.modules()
     changes: list[configuration.Change] = []
@@ -60,12 +60,12 @@ def _sync_agents(actor: str) -> list[configuration.Change]:
 
 
 def _ways_back(tools: list[base.Tool]) -> list[str]:
-    """Tools that are taken back by one that is gone. Raises ImproperlyConfigured where there never was such a tool."""
+    """Tools whose undoing tool is gone. Raises ImproperlyConfigured if there never was such a tool."""
     gone = dict(Tool.objects.values_list("name", "missing_since"))
     warnings = []
     for tool in tools:
         if tool.undone_by and tool.undone_by not in gone:
-            raise ImproperlyConfigured(f"The tool {tool.name!r} is undone_by {tool.undone_by!r}, which is no tool.")
+            raise ImproperlyConfigured(f"The tool {tool.name!r} is undone_by {tool.undone_by!r}, which is not a tool.")
         if tool.undone_by and gone[tool.undone_by]:
             warnings.append(f"{tool.name} is undone by {tool.undone_by}, which its source no longer lists.")
     return warnings

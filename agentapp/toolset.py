@@ -49,15 +49,15 @@ class Configuration:
     shadows: tuple[Shadow, ...] = ()
     """Drafts of rules that watch and decide nothing."""
     agent: str = ""
-    """Whose grants count. Empty: nobody's."""
+    """The agent whose grants count. Empty: no grants count."""
 
     @cached_property
     def grants(self) -> tuple[Grant, ...]:
-        """What people have allowed the agent for a while. Read for the first call that would ask and may be granted."""
+        """The agent's grants in force. Read only for the first call that would ask and that a grant may allow."""
         return tuple(grants.in_force(self.agent)) if self.agent else ()
 
     def disclosed(self, run: Run) -> dict[str, Tool]:
-        """The run's tools that may be used now: of its agent, of its route, enabled, still there."""
+        """The run's tools that may be used now: those of its agent and route that are enabled and still exist."""
         names = {*run.agent_snapshot["tools"], *self.subagents}
         if run.route:
             names &= set(run.agent_snapshot["routes"].get(run.route, []))
@@ -85,12 +85,12 @@ class Configuration:
         return next((switch for switch in self.switches if switch.scope == scope and switch.key == name), None)
 
     def breakers_of(self, tool: Tool) -> list[Breaker]:
-        """The breakers that stand between a tool and its next call. Nearly always none."""
+        """The breakers that could stop the next call of a tool. Nearly always none."""
         return [self.breakers[thing] for thing in of_tool(tool) if thing in self.breakers] if self.breakers else []
 
 
 def may_call(run: Run) -> bool:
-    """Whether steps of a run may call tools or agents, by what it keeps. What was switched off since counts."""
+    """Whether steps of a run may call tools or agents, by its snapshot. Those switched off since still count."""
     agent = run.agent_snapshot
     return bool(agent["routes"].get(run.route) if run.route else agent["tools"] or agent.get("subagents"))
 
@@ -98,8 +98,8 @@ def may_call(run: Run) -> bool:
 def read_configuration(run: Run, height: int, hash: str = "") -> Configuration:
     """Tools, rules, channels and what is stopped, at the start of a drive and after a change.
 
-    Seven queries, and one for an agent that may ask others; with the `hash` of the configuration's chain, those whose
-    answers this process does not have yet.
+    Seven queries, and one more for an agent that may ask others. With the `hash` of the configuration's chain, only
+    those whose answers this process does not have yet.
     """
     subagents = _subagents(run)
     names = frozenset([*run.agent_snapshot["tools"], *subagents])
@@ -108,7 +108,7 @@ def read_configuration(run: Run, height: int, hash: str = "") -> Configuration:
     switches_on = configuration_cache.at(hash, "switches", _switches)
     if run.is_mocked:
         rules = supposing.suppose(rules, run.agent_snapshot.get("rules", {}))
-        # The same rules and tools. What the world is like today, what people have granted, and whom to tell is real.
+        # The same rules and tools. Breakers, grants and channels belong to the real world and are left out.
         return Configuration(
             height=height, tools=tools, rules=rules, channels=(), subagents=subagents, switches=switches_on
         )
@@ -138,7 +138,7 @@ def _switches() -> tuple[KillSwitch, ...]:
 
 
 def read_rules(run: Run) -> Configuration:
-    """As much of it as says what the rules make of a call: rules, their groups and what is stopped by itself."""
+    """The part of the configuration that decides how rules apply to a call: rules, their groups and open breakers."""
     return Configuration(
         height=0, tools={}, rules=_rules(), channels=(), breakers=_breakers(), agent=run.agent_snapshot["name"]
     )
@@ -154,7 +154,7 @@ def _breakers() -> dict[Thing, Breaker]:
 
 
 def _subagents(run: Run) -> dict[str, Agent]:
-    """The enabled agents that the run's agent may ask, as the run keeps its lists."""
+    """The enabled agents that the run's agent may ask, according to the run's snapshot."""
     agent = run.agent_snapshot
     allowed, denied = agent.get("subagents", []), agent.get("denied_subagents", [])
     if not allowed:
@@ -173,8 +173,8 @@ def specs(tools: dict[str, Tool]) -> list[ToolSpec]:
 def tool_choice(run: Run, disclosed: Collection[str], has_called: bool) -> str:
     """What a step's model is told about using tools: the agent's choice, for as long as it can be followed.
 
-    `has_called`: an earlier step of the run asked for calls. A choice that forces one, kept beyond
-    that, would let a run never end.
+    `has_called`: an earlier step of the run asked for calls. If a choice that forces a call were kept
+    after that, the run would never end.
     """
     choice: str = run.agent_snapshot.get("tool_choice", "auto")
     if choice == "none":
@@ -184,7 +184,7 @@ def tool_choice(run: Run, disclosed: Collection[str], has_called: bool) -> str:
     return choice if choice in disclosed or (choice == "required" and disclosed) else "auto"
 
 
-# What a new run takes over from its agent's row. `subagents` are offered as tools.
+# The columns that a new run copies from its agent's row. `subagents` are offered as tools.
 _SNAPSHOT = (
     "name", "instructions", "driver", "driver_settings", "model", "model_settings", "parallel_tool_calls",
     "tool_choice", "reset_tool_choice", "message_compiler", "compiler_settings", "subagents", "denied_subagents",
@@ -195,7 +195,7 @@ _SNAPSHOT = (
 
 
 def _guidance(agent: Agent) -> dict[str, Any]:
-    """The guidelines that are on, with how they and the agent's tools relate, as guidance reads them."""
+    """The enabled guidelines and how they and the agent's tools relate, in the form that guidance reads."""
     on = agent.guidelines.filter(enabled=True)
     pairs = GuidelineRelation.objects.filter(source__in=on).filter(Q(target__in=on) | Q(tool__isnull=False))
     overlaps = ToolRelation.objects.filter(kind=ToolRelation.Kind.OVERLAP)
@@ -222,20 +222,20 @@ _GUIDELINE = (
 
 
 def snapshot_for(agent: Agent, tool: str, route: str = "") -> dict[str, Any]:
-    """What a run keeps that makes one call of one tool, in an agent's name.
+    """The snapshot of a run that makes one call of one tool in an agent's name.
 
-    The agent's limits, hooks and reporting as they are now; of its tools the one, and of its model nothing.
+    It has the agent's limits, hooks and reporting as they are now, only that one tool, and nothing of its model.
     """
     return {
         **snapshot_of(agent), "driver": "scripted", "tools": [tool], "subagents": [],
-        # The rules of the route go for this call as well.
+        # The rules of the route apply to this call as well.
         "routes": {route: [tool]} if route else {},
         "tool_choice": "auto",
     }  # fmt: skip
 
 
 def snapshot_of(agent: Agent) -> dict[str, Any]:
-    """The agent's configuration, as a run keeps it for its whole life. Amounts of money are texts."""
+    """The agent's configuration, as a run keeps it for its whole life. Amounts of money are strings."""
     kept = {name: getattr(agent, name) for name in _SNAPSHOT}
     return {
         **{name: str(value) if isinstance(value, Decimal) else value for name, value in kept.items()},
@@ -246,7 +246,7 @@ def snapshot_of(agent: Agent) -> dict[str, Any]:
 
 
 def _routes(found: Sequence[tuple[str, str | None]]) -> dict[str, list[str]]:
-    """The tools of each route. One that has none is a route all the same."""
+    """The tools of each route. A route without tools is still included."""
     routes: dict[str, list[str]] = {}
     for route, tool in found:
         routes.setdefault(route, []).extend([tool] if tool is not None else [])

@@ -1,7 +1,8 @@
-"""What rules may know of other calls: how much, how many, and whether a value was ever used. Reads only.
+"""What rules may know about other calls: how much, how many, and whether a value was ever used. Reads only.
 
-Counted are calls that took effect, may have (they run, or nobody knows), and those that wait to run with nobody left
-to ask: of these the earlier ones, so that of two at once one is the first. Refused, rejected and failed calls are not.
+Calls count if they took effect, may have taken effect (they are running, or nobody knows), or wait to run with nobody
+left to ask. Of the waiting ones only earlier calls count, so that of two at once one is the first. Refused, rejected
+and failed calls do not count.
 """
 
 from collections.abc import Generator, Mapping
@@ -21,9 +22,9 @@ from approvals.streaming import streamed
 from approvals.totals import Look
 
 State = ToolExecution.State
-# A value that is searched for. What is longer is no account, name or number.
+# The longest value to search for. Anything longer is not an account, name or number.
 MAX_VALUE_CHARS = 500
-# Far more calls than a person could ask about; beyond it a total is not said.
+# Far more calls than a rule would need. Beyond this, no total is given.
 MAX_CALLS = 50_000
 _READ = (
     "name", "state", "attempts", "started_at", "result_status", "reason", "control", "executed_text", "arguments_text",
@@ -32,7 +33,7 @@ _READ = (
 
 
 class KeptCalls:
-    """The history of one call: everything that was called before it. Each question is one query, asked once."""
+    """The history of one call: everything that was called before it. Each look is one query, made once."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class KeptCalls:
         self._answers: dict[Look, float | int | bool] = {}
 
     def answer(self, look: Look) -> float | int | bool:
-        """The answer of now. Raises LookupError or ValueError where there is none."""
+        """The current answer. Raises LookupError or ValueError if there is none."""
         if look not in self._answers:
             if self._begins:
                 _one_at_a_time()
@@ -65,7 +66,7 @@ class KeptCalls:
         if look.function == "first_time":
             return self._is_first(tool, path, look)
         with closing(self._counted(tool.name, look)) as calls:
-            # What an erased call came to is not known any more; that there was one is.
+            # An erased call's amount is no longer known, only that there was a call.
             told = (_number(self._arguments_of(call, tool), path) for call in calls if call.erased_at is None)
             return float(sum(told, Decimal(0)))
 
@@ -77,17 +78,17 @@ class KeptCalls:
         text = f'"{path[-1]}":{canonical(value)}'
         if len(text) > MAX_VALUE_CHARS:
             raise ValueError(f"{'.'.join(path)} is too long to look for")
-        # The text only finds candidates: it could stand elsewhere, and one database does not heed capitals.
+        # The text only finds candidates: it could occur elsewhere, and one database ignores case.
         done = self._scoped(tool.name, look.scope).filter(state=State.FINISHED, started_at__isnull=False)
         found = done.filter(executed_text__contains=text).only(*_READ)
         with streamed(found) as calls:
             return not any(call.took_effect and _look_up(parse(call.executed_text), path) == value for call in calls)
 
     def _counted(self, name: str, look: Look) -> Generator[ToolExecution]:
-        """Closed by who reads them, at once: a cursor that is closed later ends somebody's transaction."""
+        """The caller closes this at once: a cursor closed later would end another transaction."""
         since = self._now - timedelta(seconds=look.seconds)
         ran = Q(started_at__gte=since)
-        # Tried before, and to be tried again, or not any more: it may have happened then.
+        # Tried before, whether or not it will be retried: it may have happened then.
         tried = Q(started_at__isnull=True, attempts__gt=0) & (Q(finished_at__isnull=True) | Q(finished_at__gte=since))
         free = Q(state=State.READY) | Q(state=State.WAITING, approval__state=Approval.State.APPROVED)
         if self._again is not None:
@@ -102,7 +103,7 @@ class KeptCalls:
                     yield call
 
     def _scoped(self, name: str, scope: str) -> QuerySet[ToolExecution]:
-        # A mocked run is alone in its world: neither does it count elsewhere, nor others in it.
+        # A mocked run is isolated: it does not count elsewhere, and other runs do not count in it.
         own = {"run_id": self._run.pk} if self._run.is_mocked else {}
         calls = ToolExecution.objects.filter(name=name, mocked=self._run.is_mocked, **own)
         if self._again is not None:
@@ -116,7 +117,7 @@ class KeptCalls:
         return calls.filter(run_id=self._run.pk) if scope == "run" else calls
 
     def _split(self, subject: str) -> tuple[Tool, list[str]]:
-        """The tool and the way to its argument. Raises LookupError where there is no such thing."""
+        """The tool and the path to its argument. Raises LookupError if either does not exist."""
         name, _, path = subject.partition(".")
         tool = self._tool(name)
         keys = path.split(".")
@@ -133,13 +134,13 @@ class KeptCalls:
         return tool
 
     def _arguments_of(self, call: ToolExecution, tool: Tool) -> Any:
-        """What ran; of a call that waits, what would run."""
+        """The arguments that ran or, for a waiting call, that would run."""
         text = call.executed_text or call.approved_text  # type: ignore[attr-defined]
         return parse(text) if text else effective(tool, parse(call.arguments_text or "{}"))
 
 
 def _one_at_a_time() -> None:
-    """Until this transaction ends, no other call looks at totals in order to begin. SQLite lets one write at a time."""
+    """Until this transaction ends, no other call checks totals in order to begin. SQLite has one writer at a time."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
@@ -149,15 +150,15 @@ _LOCK = int(sha256("totals of calls")[:15], 16)
 
 
 def _before(call: ToolExecution) -> Q:
-    """Calls that were proposed before this one. Those of one reply come in the model's order."""
+    """Calls that were proposed before this one. Calls of the same reply count in the model's order."""
     beside = Q(step_id=call.step_id, index__lt=call.index) | ~Q(step_id=call.step_id) & Q(pk__lt=call.pk)
-    # As the table has it: of a row that was just stored the object in hand does not know what the database set.
+    # From the table: the object of a row that was just stored does not know what the database set.
     proposed = Subquery(ToolExecution.objects.filter(pk=call.pk).values("proposed_at")[:1])
     return Q(proposed_at__lt=proposed) | Q(proposed_at=proposed) & beside
 
 
 def _may_have_happened(call: ToolExecution) -> bool:
-    """Whether a call counts, of those that were found."""
+    """Whether a call that was found counts."""
     if not call.is_answered:
         return True
     return call.took_effect or call.was_left_unknown
@@ -166,8 +167,8 @@ def _may_have_happened(call: ToolExecution) -> bool:
 def _number(arguments: Any, path: list[str]) -> Decimal:
     value = _look_up(arguments, path)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{'.'.join(path)} of an earlier call is no number")
-    # As it is written: 0.1 and 0.2 are 0.3.
+        raise ValueError(f"{'.'.join(path)} of an earlier call is not a number")
+    # From the written form, so that 0.1 and 0.2 add up to 0.3.
     return Decimal(str(value))
 
 

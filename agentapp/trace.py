@@ -8,14 +8,14 @@ from agentapp.considered import GUIDED
 from agentapp.models import GuidelineMatch, Run, Step, ToolEvaluation, ToolExecution
 from approvals.models import Decision, Event
 
-# Of a run that answers a call, what its own page shows.
+# Columns of a run that answers a call, which only its own page shows.
 _SUBRUN_UNREAD = tuple(f"subrun__{name}" for name in ("agent_snapshot", "input", "script", "metadata", "answer"))
 
 
 def steps_of(run: Run) -> list[Step]:
     """A run's steps with their calls, each call with its approval and the decisions about it. Three queries.
 
-    Where guidelines decide, three more: what each step looked at.
+    If guidelines decide, three more for what each step looked at.
     """
     decisions = Decision.objects.select_related("user", "on_behalf_of").order_by("decided_at")
     calls = ToolExecution.objects.select_related("tool", "approval", "subrun__agent", "evaluation").order_by("index")
@@ -28,7 +28,7 @@ def steps_of(run: Run) -> list[Step]:
 
 
 def call_of(run: Run, step: int, index: int) -> ToolExecution | None:
-    """One call with all that is kept of it. One query; who decided about it stands in the timeline."""
+    """One call with everything kept about it. One query; the timeline has the people who decided about it."""
     calls = ToolExecution.objects.select_related(
         "step", "tool", "approval", "replay_of__step", "subrun__agent", "evaluation"
     )  # fmt: skip
@@ -36,13 +36,13 @@ def call_of(run: Run, step: int, index: int) -> ToolExecution | None:
 
 
 def guidance_of(step: Step) -> tuple[list[GuidelineMatch], list[ToolEvaluation]]:
-    """What a step looked at where guidelines decide: guidelines, and tools with what they lack. Three queries."""
+    """What a step looked at if guidelines decide: guidelines, and tools with what they lack. Three queries."""
     evaluations = step.tool_evaluations.order_by("index").prefetch_related("insights")
     return list(step.guideline_matches.order_by("index")), list(evaluations)
 
 
 def steps_upto(run: Run, number: int, before: int = 0) -> list[Step]:
-    """One step with the calls it asked for, behind up to so many that stand before it. Two queries.
+    """One step with the calls it asked for, after up to `before` steps that precede it. Two queries.
 
     Empty: there is no such step.
     """
@@ -53,7 +53,7 @@ def steps_upto(run: Run, number: int, before: int = 0) -> list[Step]:
 
 
 def said(event: Event) -> dict[str, Any] | None:
-    """The particulars of an event; None when somebody has tampered with it so that it says nothing."""
+    """The data of an event; None if somebody has tampered with it so that it cannot be read."""
     try:
         return event.data
     except (ValueError, KeyError, TypeError, RecursionError):

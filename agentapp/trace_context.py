@@ -1,7 +1,7 @@
-"""Which trace a run belongs to, and the names of its spans, as W3C Trace Context has them. No rows.
+"""Which trace a run belongs to, and the ids of its spans, as in W3C Trace Context. No rows.
 
-The name of a span is worked out from the row it stands for: whichever process makes it, and however often, it is the
-same span.
+The id of a span is computed from the row it stands for, so it is the same span whichever process makes it, and however
+often.
 """
 
 import hashlib
@@ -15,17 +15,17 @@ _HEADER = "traceparent"
 
 
 def new_trace_id() -> str:
-    """32 hexadecimal digits, as random as the standard wants them."""
+    """32 random hexadecimal digits, as the standard requires."""
     return secrets.token_hex(16)
 
 
 def span_id(kind: str, row: uuid.UUID) -> str:
-    """16 hexadecimal digits for what one row stands for. `kind` tells apart several spans of a row."""
+    """16 hexadecimal digits for what one row stands for. `kind` distinguishes several spans of a row."""
     return hashlib.sha256(f"{kind}:{row}".encode()).hexdigest()[:16]
 
 
 def read_traceparent(text: str) -> str:
-    """A `traceparent` as it is kept. Empty: it is none, which by the standard is no reason to refuse a request."""
+    """A `traceparent` in stored form. Empty: it is invalid, which by the standard is no reason to refuse a request."""
     found = get_current_span(TraceContextTextMapPropagator().extract({_HEADER: text[:200]})).get_span_context()
     if not found.is_valid:
         return ""

@@ -16,7 +16,7 @@ from approvals.detectors import shortened
 from approvals.models import Approval, DecisionType
 
 NAME_CHARS = 90
-# More calls of one step than this fold into one row; those that need a look stay out of it.
+# More calls of one step than this are folded into one row, except those that need a look.
 GROUP, GROUP_SHOWN = 20, 3
 
 type Group = Literal["whole", "folded", "opened"]
@@ -52,7 +52,7 @@ class Mark:
 class Row:
     """One line of the timeline.
 
-    `step` is 0 for the input. `call` is the place of a call in its step, for the call itself, its approvals
+    `step` is 0 for the input. `call` is the position of a call in its step, for the call itself, its approvals
     and the run that answers it; `state` is the call's. `seconds` None: it took no time. `planned`: it has not
     happened yet. Kind "more" stands for the calls of a step that are folded away.
     """
@@ -123,7 +123,7 @@ class CallFacts(NamedTuple):
 
 
 class Call:
-    """One call and the time it took: its own, and that of the people it waited for."""
+    """One call and the time it took: its own, and the wait for people."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class Call:
         self.work = list(self._work(*seen)) if call.started_at else []
 
     def _work(self, lost_at: datetime | None, failed_at: Sequence[datetime]) -> Iterable[Span]:
-        """Its attempts one behind the other; from when nobody knew what became of it, people are waited for."""
+        """Its attempts one after the other. From the moment its outcome is unknown, it waits for people."""
         start, stop = self.call.started_at or self.end, self.call.finished_at or self.end
         for at in failed_at:
             if start < at < stop:
@@ -258,7 +258,7 @@ class Told:
             yield Row("more", step.number, f"Fold {len(hidden)} call{'s' if len(hidden) > 1 else ''}")
 
     def _fold(self, keep: int | None) -> tuple[list[Call], list[Call]]:
-        """The first few calls, those that need a look and the one to keep; and the others."""
+        """The first few calls, those that need a look and the one to keep, and then the others."""
         looked_at = [call for at, call in enumerate(self.calls) if at < GROUP_SHOWN or call.needs_a_look][:GROUP]
         shown = [call for call in self.calls if call in looked_at or call.call.place == keep]
         return shown, [call for call in self.calls if call not in shown]
@@ -293,7 +293,7 @@ _RUN_HUES: dict[str, Hue] = {
 
 
 def _said(step: StepFacts, calls: Sequence[Call]) -> str:
-    """What a step is called: the first words of the model, else what it asked for."""
+    """The name of a step: the first words of the model, or else what it asked for."""
     line = next((line.strip() for line in step.words.splitlines() if line.strip()), "")
     if line:
         return shortened(line, NAME_CHARS)

@@ -1,4 +1,4 @@
-"""The steps of a run with their calls, as rows. What of them a model is sent is up to `compilers` and `answers`."""
+"""The steps of a run with their calls, as rows. `compilers` and `answers` decide what of them a model is sent."""
 
 import uuid
 from collections.abc import Collection, Iterable, Mapping
@@ -19,8 +19,8 @@ TAKEN_BACK = Exists(
         result_status=ToolExecution.ResultStatus.OK,
     ).exclude(executed_text="")
 )
-"""Whether another run has taken a call back, by the call that its tool says does so. What people answered in its place
-does not, nor what they changed: that gave back something else.
+"""Whether another run has taken a call back, with the call that its tool names for this. An answer that people gave in
+its place does not count, nor a call that they changed: that took back something else.
 """
 
 
@@ -31,7 +31,7 @@ class StepRows:
     step: Step
     executions: list[ToolExecution]
     is_part: bool = False
-    """Of a step that is kept: only its first calls are, and the step behind it goes on with its next."""
+    """For a kept step: only its first calls are kept, and the following step goes on with the next one."""
 
     @property
     def open(self) -> list[ToolExecution]:
@@ -39,7 +39,7 @@ class StepRows:
 
 
 def load_kept(run: Run) -> list[StepRows]:
-    """The steps of earlier runs that a run takes as done, the first first. No query for a run that takes none."""
+    """The steps of earlier runs that a run takes as done, the earliest first. No query for a run that takes none."""
     runs = goes_on_from(run)
     if not runs:
         return []
@@ -49,7 +49,7 @@ def load_kept(run: Run) -> list[StepRows]:
 
 
 def goes_on_from(run: Run) -> list[Run]:
-    """The runs whose steps a run takes as done, the last first. One query; none for a run that takes none."""
+    """The runs whose steps a run takes as done, the latest first. One query; none for a run that takes none."""
     found: list[Run] = []
     if run.steps_kept or run.branch:
         line_of(run)
@@ -60,7 +60,7 @@ def goes_on_from(run: Run) -> list[Run]:
 
 
 def kept_of(run: Run, lines: Mapping[uuid.UUID, list[StepRows]]) -> list[StepRows]:
-    """What a run takes as done of the steps that have been read, by run."""
+    """The steps that a run takes as done, from the steps already read, by run."""
     kept: list[StepRows] = []
     later = run
     for earlier in goes_on_from(run):
@@ -70,14 +70,15 @@ def kept_of(run: Run, lines: Mapping[uuid.UUID, list[StepRows]]) -> list[StepRow
 
 
 def decided(kept: Iterable[StepRows]) -> int:
-    """How many decisions these steps are: a step that is kept in part is decided by the one behind it."""
+    """How many decisions these steps stand for: a partly kept step counts with the step after it."""
     return sum(not rows.is_part for rows in kept)
 
 
 def load_done(run: Run) -> list[ToolExecution]:
-    """What the runs that a fork comes from did, and those that they asked: all of it stays done. No query for others.
+    """The acts of the runs that a fork comes from, and of those that they asked: all of it stays done. No query for
+    other runs.
 
-    The runs that a fork asks know what it knows, and so does a replay of it.
+    The runs that a fork asks take the same as done, and so does a replay of it.
     """
     while run.parent is not None:
         run = run.parent
@@ -91,7 +92,7 @@ def load_done(run: Run) -> list[ToolExecution]:
 
 
 def _forked_from(run: Run) -> list[Run]:
-    """The runs that have done something, from the last fork to what the first was forked from."""
+    """The runs that have done something, from the last fork back to the run that the first was forked from."""
     found: list[Run] = []
     for earlier in line_of(run):
         if run.branch != Run.Branch.FORK:
@@ -102,7 +103,7 @@ def _forked_from(run: Run) -> list[Run]:
 
 
 def _family_of(runs: Iterable[Run]) -> QuerySet[ToolExecution]:
-    """The calls of some runs, and of those that they and theirs have asked. One query for each level below them."""
+    """The calls of some runs and of all runs below them. One query for each level."""
     level = [run.pk for run in runs]
     known = set(level)
     while level:
@@ -118,28 +119,28 @@ def _kept_of(steps: list[StepRows], later: Run) -> list[StepRows]:
 
 
 def mark_taken_back(steps: Iterable[StepRows]) -> None:
-    """Say of each act whether another run has taken it back since. No query where nothing took effect."""
+    """Mark each act that another run has taken back since. No query if nothing took effect."""
     acts = {each.pk: each for rows in steps for each in rows.executions if each.consequential and each.took_effect}
     for pk in taken_back(acts):
         acts[pk].taken_back = True
 
 
 def taken_back(acts: Collection[uuid.UUID]) -> set[uuid.UUID]:
-    """Which of these calls another run has taken back. No query for none."""
+    """Which of these calls another run has taken back. No query if there are none."""
     return set(ToolExecution.objects.filter(TAKEN_BACK, pk__in=acts).values_list("pk", flat=True)) if acts else set()
 
 
 def load_steps(run: Run, tools: Iterable[Tool] = ()) -> list[StepRows]:
-    """All steps of a run with their calls. Two queries, however long the run, put together once.
+    """All steps of a run with their calls. Two queries, however long the run, prepared once.
 
-    `tools`: rows that have been read already, with their sources. What else calls refer to is asked for then.
+    `tools`: rows that have already been read, with their sources. Anything else that calls refer to is then queried.
     """
     calls = _CALLS.rows(run=run.pk) if tools else _calls(run=run.pk)
     return _lines([run], _STEPS.rows(run=run.pk), calls, tools)[run.pk]
 
 
 def load_lines(runs: Collection[Run]) -> dict[uuid.UUID, list[StepRows]]:
-    """All steps of some runs with their calls, by run. Two queries, however many."""
+    """All steps of some runs with their calls, by run. Two queries, however many runs."""
     keys = [run.pk for run in runs]
     return _lines(runs, _steps(run__in=keys), _calls(run__in=keys), ())
 
@@ -149,7 +150,7 @@ def _steps(**of: Any) -> QuerySet[Step]:
 
 
 def _calls(**of: Any) -> QuerySet[ToolExecution]:
-    # Asked about its call, the agent may have proposed another: then what people approved is as they were asked.
+    # After a question about its call, the agent may have proposed another: compare with what people were asked about.
     own = Q(approval__editor__isnull=True, executed_text=F("approval__arguments_text"))
     calls = ToolExecution.objects.filter(**of).order_by("step__number", "index")
     return calls.annotate(as_asked=Case(When(own, approval__isnull=False, then=True), default=False))
@@ -177,9 +178,9 @@ def _lines(
 def _with_what_they_refer_to(
     calls: Iterable[ToolExecution], tools: Mapping[uuid.UUID, Tool]
 ) -> Iterable[ToolExecution]:
-    """Calls with their tool, the call they repeat and the evaluation they came of.
+    """Calls with their tool, the call they repeat and the evaluation they came from.
 
-    In one query; or, where the tools are at hand, without their wide rows in it, and with more for what is missing.
+    In one query; or, if the tools are given, without their wide rows, plus queries for what is missing.
     """
     if isinstance(calls, QuerySet) and not tools:
         return calls.select_related("tool__source", "replay_of__tool", "evaluation")

@@ -1,7 +1,7 @@
-"""Trying a tool: what would become of a call that a person fills in, and proposing it for real.
+"""Trying a tool: what would become of a call that a person fills in, and proposing that call for real.
 
 A rehearsal puts the call through the checks of a live one and stops there: it calls nothing and writes nothing. For
-real it is a run of an agent whose whole script is that one call, so that rules, limits and people have their say.
+real, it is a run of an agent whose whole script is that one call, so that rules, limits and people all apply.
 """
 
 import json
@@ -37,7 +37,7 @@ from approvals.models import Rule, Verdict
 from approvals.policy import Ruling
 
 MAX_WHY_CHARS = 2000
-# Of those who could decide, so many are named.
+# How many of the people who could decide are named.
 NAMED = 5
 REFUSED = "refused"
 FIRES, RESTS, FAILS, ELSEWHERE = "fires", "rests", "fails", "elsewhere"
@@ -45,7 +45,7 @@ FIRES, RESTS, FAILS, ELSEWHERE = "fires", "rests", "fails", "elsewhere"
 
 @dataclass(frozen=True)
 class Trial:
-    """One call of a tool as somebody has filled it in, in the name of an agent."""
+    """One call of a tool, filled in by a person, in the name of an agent."""
 
     tool: Tool
     agent: Agent
@@ -57,7 +57,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Looked:
-    """What one rule makes of the call: it fires, its condition rests or fails, or it is about calls elsewhere."""
+    """What one rule says about the call: it fires, its condition rests or fails, or it is about other calls."""
 
     rule: Rule
     outcome: str
@@ -65,7 +65,7 @@ class Looked:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What would become of a call now. `verdict` is one of a rule's, or `refused` by a check that is no rule."""
+    """What would become of a call now. `verdict` is a rule's verdict, or `refused` by a check that is not a rule."""
 
     verdict: str
     why: str
@@ -76,7 +76,7 @@ class Rehearsal:
     people: Sequence[User] = ()
     people_needed: int = 1
     ways: str = ""
-    """The thresholds in words, where a rule has any."""
+    """The thresholds in words, if a rule has any."""
     step_up: str = ""
     sentence: Sequence[dict[str, Any]] = ()
     effects: Sequence[dict[str, Any]] = ()
@@ -90,11 +90,11 @@ def may_try(user: User) -> bool:
 
 
 def hindrance(tool: Tool) -> str:
-    """Why a tool cannot be tried at all; empty when it can."""
+    """Why a tool cannot be tried at all. Empty: it can."""
     if agent_tools.asks_agent(tool):
         return "This tool asks an agent. Start a run of that agent to see what it does."
     if proposes_plan(tool):
-        return "This tool proposes a plan of other calls. It means something within a run alone."
+        return "This tool proposes a plan of other calls. It only makes sense within a run."
     return ""
 
 
@@ -117,9 +117,9 @@ def rehearse(trial: Trial, user: User, *, looks: bool) -> Rehearsal:
         return Rehearsal(Verdict.DENY if denied else REFUSED, proposal.refusal.message, rules, ruling)
     ruling = Ruling.from_json(proposal.ruling)
     state, impossible = _snapshot(tool, arguments) if looks else (sentences.looked_up(tool), "")
-    if impossible and proposal.asks:  # of a call that nobody is asked about, no state is looked up
+    if impossible and proposal.asks:  # if nobody is asked about a call, its state is not looked up
         return Rehearsal(REFUSED, impossible, rules, ruling)
-    # What was filled in, they know who did; what was looked up, they may see if they may see such things.
+    # Arguments: the person filled them in. State: it was looked up, so marked fields are hidden.
     state = masked(state, lens.hidden(tool.secret_fields, tool.pii_fields))
     shown = masked(arguments, tool.secret_fields)
     words: dict[str, Any] = {
@@ -134,14 +134,14 @@ def rehearse(trial: Trial, user: User, *, looks: bool) -> Rehearsal:
 
 
 def try_tool(trial: Trial, user: User, request_key: uuid.UUID) -> Run:
-    """Propose the call in a run of its own; rules and people decide whether it runs. Once for each key."""
+    """Propose the call in its own run; rules and people decide whether it runs. Once per key."""
     if not may_try(user):
-        raise Refused("forbidden", "Trying a tool for real needs the right to start runs, and to try tools.")
+        raise Refused("forbidden", "Trying a tool for real needs the rights to start runs and to try tools.")
     problem = hindrance(trial.tool) or _not_now(trial)
     if problem:
         raise Refused("cannot_try", problem)
     if trial.tool.consequential and not trial.why.strip():
-        raise Refused("message_required", "Say why: whoever decides reads it.", "why")
+        raise Refused("message_required", "Say why. The people who decide will read it.", "why")
     if with_masks(trial.customer):
         raise Refused("invalid", STILL_MASKED, "customer")
     wanted = _digest(trial)
@@ -154,7 +154,7 @@ def try_tool(trial: Trial, user: User, request_key: uuid.UUID) -> Run:
             transaction.on_commit(partial(tasks.nudge, run.pk), robust=True)
             return run
     except IntegrityError:
-        # Two posts of one form at once: the first has begun the run.
+        # The same form was posted twice at once: the first post has started the run.
         earlier = _earlier(user, request_key, wanted)
         if earlier is None:
             raise
@@ -164,7 +164,9 @@ def try_tool(trial: Trial, user: User, request_key: uuid.UUID) -> Run:
 def _earlier(user: User, key: uuid.UUID, wanted: str) -> Run | None:
     found = Run.objects.filter(starter=user, request_key=str(key)).first()
     if found is not None and found.request_digest != wanted:
-        raise Refused("idempotency_key_reused", "This form has begun a run already. Open the page anew to try another.")
+        raise Refused(
+            "idempotency_key_reused", "This form has already started a run. Open the page again to try another."
+        )
     return found
 
 
@@ -174,10 +176,10 @@ def _digest(trial: Trial) -> str:
 
 
 def _not_now(trial: Trial) -> str:
-    """What stands in the way of this very call, before it is anybody else's to judge."""
+    """Why this call cannot be proposed, before anything else judges it. Empty: it can."""
     tool = trial.tool
     if not tool.is_in_use:
-        return f"{tool.name} is not in use: no call of it runs."
+        return f"{tool.name} is not in use, so its calls do not run."
     if not trial.agent.enabled or not trial.agent.tools.filter(pk=tool.pk).exists():
         return f"The agent {trial.agent.name} may not call {tool.name}."
     if trial.route and not trial.agent.routes.filter(name=trial.route, tools=tool).exists():
@@ -192,7 +194,7 @@ def _not_now(trial: Trial) -> str:
 def _start(trial: Trial, user: User, key: str = "", digest: str = "") -> runs.Start:
     tool = trial.tool
     why = as_typed(trial.why)[:MAX_WHY_CHARS]
-    # People read what was filled in where they read what a run was given, and values are found there as a person's own.
+    # The values go into the input: people read them there, and their origin is found to be a person.
     shown = json.dumps(masked(trial.arguments, tool.secret_fields), ensure_ascii=False, indent=2)
     call = {"id": "trial", "name": tool.name, "arguments": trial.arguments}
     return runs.Start(
@@ -205,7 +207,7 @@ def _start(trial: Trial, user: User, key: str = "", digest: str = "") -> runs.St
         customer=storable(trial.customer.strip())[:200],
         script=[
             {"tool_calls": [call]},
-            {"text": "What was decided about this call, and what came of it, stands above."},
+            {"text": "The decision about this call and its outcome are shown above."},
         ],
         request_key=key,
         request_digest=digest,
@@ -214,7 +216,7 @@ def _start(trial: Trial, user: User, key: str = "", digest: str = "") -> runs.St
 
 
 def _situation(trial: Trial, user: User) -> Situation:
-    """The trial as a run that is stored nowhere."""
+    """The trial as a run that is not stored."""
     start, now = _start(trial, user), timezone.now()
     run = Run(
         agent=start.agent, agent_snapshot=start.agent_snapshot, input=start.input, title=start.title, starter=user,
@@ -226,7 +228,7 @@ def _situation(trial: Trial, user: User) -> Situation:
 
 
 def _rules(situation: Situation, tool: Tool, arguments: dict[str, Any]) -> list[Looked]:
-    """Every rule that can be about the tool, in order, and what it makes of this call."""
+    """Every rule that can be about the tool, in order, and what it says about this call."""
     run = situation.run
     history = KeptCalls(run, situation.configuration.tools, runs.clock(run), arguments=arguments)
     origins = partial(origins_for, situation, tool, arguments)
@@ -240,7 +242,7 @@ def _outcome(rule: Rule, call: policy.Call) -> str:
         return ELSEWHERE
     try:
         return FIRES if policy.holds(rule.condition, call) else RESTS
-    except Exception:  # a condition can fail in any way its author did not foresee; then it asks
+    except Exception:  # a condition can fail in ways its author did not foresee; then the rule asks
         return FAILS
 
 
@@ -272,8 +274,8 @@ def _asked(
 
 
 def _snapshot(tool: Tool, arguments: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """The state its words name, looked up with a connection that takes no change; or what stands for it. With it why
-    the tool refuses the call, if it does as it looks.
+    """The state that the tool's words name, looked up with a read-only connection, or a stand-in for it. And why the
+    tool refuses the call, if it does so during the look-up.
     """
     implementation = implementation_of(tool) if tool.takes_snapshot else None
     if implementation is None or implementation.snapshot is None or implementation.version != tool.version:

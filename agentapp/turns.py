@@ -1,4 +1,4 @@
-"""Whose turn it is in a conversation: its runs go one after the other, or a new one replaces those before it."""
+"""Whose turn it is in a conversation: its runs go one after the other, or a new run replaces those before it."""
 
 import uuid
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ State = ToolExecution.State
 
 @dataclass(frozen=True)
 class Taken:
-    """The run that answers a new message; or the one under which it is kept for a person."""
+    """The run that answers a new message, or the run under which the message is kept for a person."""
 
     run: Run
     kept: bool = False
@@ -26,26 +26,26 @@ class Taken:
 
 @dataclass(frozen=True)
 class Turn:
-    """A conversation in which something new is said, locked, and the runs that would be replaced by what answers it."""
+    """A locked conversation with a new message, and the runs that the answering run would replace."""
 
     conversation: Conversation
     replaced: list[Run]
 
 
 def lock(conversation: Conversation, agent: Agent) -> Turn:
-    """Hold a conversation for a new message. The caller is inside `ledger.transaction()`. Raises Refused in one that is
-    erased.
+    """Lock a conversation for a new message. The caller is inside `ledger.transaction()`. Raises Refused if the
+    conversation is erased.
     """
-    # Runs are locked before conversations, as by a run that ends and leaves its answer.
+    # Runs are locked before conversations, as when a run ends and leaves its answer.
     replaced = _replaceable(conversation) if agent.on_new_message == Agent.OnNewMessage.CANCEL else []
     return Turn(conversations.lock_to_go_on(conversation), replaced)
 
 
 def take(start: runs.Start, turn: Turn, via: str = "", expected_version: int | None = None) -> Taken:
-    """A run for a new message of the conversation that is locked.
+    """A run for a new message in the locked conversation.
 
-    What runs before it is waited for, or replaced where the agent says so. While a person has taken over, or is
-    wanted, no run begins, and the message waits for them. Raises conversations.Changed.
+    It waits for earlier runs, or replaces them if the agent says so. While a person has taken over or is wanted, no
+    run begins, and the message waits for them. Raises conversations.Changed.
     """
     locked = turn.conversation
     if expected_version is not None and locked.version != expected_version:
@@ -61,9 +61,9 @@ def take(start: runs.Start, turn: Turn, via: str = "", expected_version: int | N
 
 
 def _keep(start: runs.Start, conversation: Conversation, via: str) -> Run:
-    """Keep a message for the person who has taken over, or will. Returns the run it is about: no other begins.
+    """Keep a message for the person who has taken over, or will. Returns the run it belongs to; no other begins.
 
-    That is the one they took over; where none has come, the one they can take over.
+    That is the run they took over or, if nobody has yet, the one they can take over.
     """
     own = Run.objects.filter(conversation=conversation, parent__isnull=True)
     run = (
@@ -93,8 +93,8 @@ def ahead(waiting: Iterable[Run]) -> dict[uuid.UUID, Run]:
 
 
 def _replaceable(conversation: Conversation) -> list[Run]:
-    """The unfinished runs of a conversation, locked, without those in the middle of an act, and those that people have
-    put aside, behind which whatever is new waits.
+    """The unfinished runs of a conversation, locked, except those in the middle of an act and those that people have
+    paused: a new run waits behind these.
     """
     found = runs.unfinished().filter(conversation=conversation).order_by("created_at").values_list("pk", flat=True)
     locked = [runs.lock(pk) for pk in list(found)]
@@ -102,18 +102,18 @@ def _replaceable(conversation: Conversation) -> list[Run]:
 
 
 def _is_acting(run: Run) -> bool:
-    """Whether a write of a run has begun and not ended, or people have decided one that is about to begin."""
+    """Whether a write of a run has begun and not ended, or people have decided about one that is about to begin."""
     begun = Q(state=State.EXECUTING, consequential=True) | Q(state=State.OUTCOME_UNKNOWN)
     decided = Approval.objects.filter(run_id=run.pk, state__in=Approval.DECIDED, used_at__isnull=True)
     return (
         ToolExecution.objects.filter(begun, run=run).exists()
         or decided.exists()
-        # What another agent does for it may be in the middle of an act as well.
+        # Another agent that works for it may be in the middle of an act as well.
         or run.children.exclude(state__in=Run.FINAL).exists()
     )
 
 
 def _replace(run: Run, by: Run, actor: str) -> None:
-    """End a run in favour of another: at once when it waits, else before its next model or tool call."""
+    """End a run in favour of another: at once if it waits, else before its next model or tool call."""
     message = f"A new message came in; {by.reference} answers it."
     subagents.cancel(run, StopSignal(StopReason.SUPERSEDED, message, source=by.reference), actor)

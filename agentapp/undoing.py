@@ -1,7 +1,7 @@
-"""Taking back a call that took effect: a proposal of its own, which people are asked about like any other.
+"""Taking back a call that took effect: this is a new proposal, which people are asked about like any other.
 
-The tool says which other call takes it back, and with what arguments. That one call is the whole script of a run of its
-own, of the same agent, whoever asks for it being its starter; nobody decides about it who started either run.
+The tool says which other call takes it back, and with what arguments. That one call is the whole script of a new run of
+the same agent. The person who asks for it is its starter; nobody who started either run may decide about it.
 
 A call has one such run at a time, and none after one that acted or may have acted.
 """
@@ -25,68 +25,74 @@ from approvals import ledger
 from approvals.digest import MalformedJSON, as_typed, canonical, load
 
 MAX_WHY_CHARS = 2000
-ERASED = "What this call did is erased."
-UNDER_WAY = "Somebody has asked for this call to be undone already, and that has not ended."
-ACTED = "The call that was to undo this one has run, as it was asked for or as people changed it."
-IN_DOUBT = "Nobody knows for sure what became of the call that was to undo this one."
+ERASED = "The record of what this call did has been erased."
+UNDER_WAY = "Somebody has already asked for this call to be undone, and that has not ended."
+ACTED = "The call to undo this one has run, as proposed or as people changed it."
+IN_DOUBT = "Nobody knows for sure what became of the call to undo this one."
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The run that is to take a call back, or was to."""
+    """The run started to take a call back."""
 
     run: Run
     bars: str
-    """Why nobody can ask for another. Empty: it ended, and nothing came of it."""
+    """Why nobody can ask for another. Empty: it ended without effect."""
+    earlier: tuple[Run, ...] = ()
+    """Earlier runs that asked for it and ended without doing anything, oldest first."""
 
 
 def may_undo(user: User, execution: ToolExecution) -> bool:
-    """Whether this person may ask for a call of a run they see to be taken back; `hindrance` says if it can be."""
+    """Whether this person may ask to take back a call of a run they can see; `hindrance` says whether it can be."""
     return user.is_active and user.has_perm("agentapp.undo_call")
 
 
 def hindrance(execution: ToolExecution) -> str:
-    """Why a call cannot be taken back; empty when it can. No query for a tool that says of no way."""
+    """Why a call cannot be taken back. Empty: it can. No query for a tool that names no way."""
     tool = execution.tool
     if execution.mocked:
-        return "This call was mocked: nothing has happened that could be taken back."
+        return "This call was mocked, so nothing happened that could be taken back."
     if tool is None or not tool.undone_by:
         return "This tool names no way to take a call back."
     if execution.state != ToolExecution.State.FINISHED or not execution.took_effect:
         return "This call has not taken effect, so there is nothing to take back."
     if tool.version != execution.tool_version:
-        return "The tool has changed since this call ran, so nobody can be sure that its way back still fits."
+        return "The tool has changed since this call ran, so its way to take the call back may no longer fit."
     return ""
 
 
 def asked_for(execution: ToolExecution) -> Asked | None:
-    """The last run that was begun to take a call back. None: there is none. A query, and another where it has ended."""
-    run = Run.objects.filter(undoes=execution, took_back_nothing=False).first()
-    if run is None:
-        return None
+    """The last run started to take a call back. None: there is none. One query, and another if that run has ended."""
+    begun = list(Run.objects.filter(undoes=execution).order_by("created_at"))
+    run = next((each for each in begun if not each.took_back_nothing), None)
+    return Asked(run, _bars(run), tuple(each for each in begun if each.took_back_nothing)) if run is not None else None
+
+
+def _bars(run: Run) -> str:
+    """Why nobody can ask for another run. One query if this one has ended."""
     if not run.is_final:
-        return Asked(run, UNDER_WAY)
+        return UNDER_WAY
     made = list(ToolExecution.objects.filter(run=run))
-    # What people answered in its place is a result as well, of a call that never began.
+    # If people answered in the tool's place, there is a result too, but the call never began.
     if any(call.started_at is not None and call.took_effect for call in made):
-        return Asked(run, ACTED)
-    return Asked(run, IN_DOUBT if any(map(_is_in_doubt, made)) else "")
+        return ACTED
+    return IN_DOUBT if any(map(_is_in_doubt, made)) else ""
 
 
 def _is_in_doubt(call: ToolExecution) -> bool:
-    """Whether a call of a run that has ended may have acted: it began, and nobody says that nothing came of it."""
+    """Whether a call of an ended run may have acted: it began, and nothing rules out that it had an effect."""
     if not call.is_answered or call.subrun_id is not None:
         return True
     if call.started_at is None:
-        return call.attempts > 0  # it was to be tried again, and then was not
-    # What its tool said of that is gone where it is erased.
+        return call.attempts > 0  # it was due for a retry that never came
+    # If the call is erased, what its tool said about this is gone.
     return call.may_have_acted or call.state == ToolExecution.State.CANCELLED or call.erased_at is not None
 
 
 def undo_call(execution_id: uuid.UUID, why: str, user: User, token: ApiToken | None = None) -> Run:
-    """Propose the call that takes another back; people decide whether it runs. Again where nothing came of that before.
+    """Propose the call that takes another back; people decide whether it runs. Allowed again if the last had no effect.
 
-    `token`: what it is asked for with.
+    `token`: the API token used to ask for it.
     """
     seen = auth.visible_runs(user)
     execution = (
@@ -97,7 +103,7 @@ def undo_call(execution_id: uuid.UUID, why: str, user: User, token: ApiToken | N
     if not may_undo(user, execution):
         raise Refused("forbidden", "Asking for this needs the right to ask for a call to be undone.")
     if not why.strip():
-        raise Refused("message_required", "Say why: whoever decides reads it.", "why")
+        raise Refused("message_required", "Say why. The people who decide will read it.", "why")
     hindered = hindrance(execution)
     if hindered:
         raise Refused("cannot_undo", hindered)
@@ -105,7 +111,7 @@ def undo_call(execution_id: uuid.UUID, why: str, user: User, token: ApiToken | N
     try:
         with ledger.transaction():
             run = runs.lock(execution.run_id)
-            # The arguments were read before: who erased the run since did not see them.
+            # The arguments were read before the lock: the run may have been erased meanwhile.
             if run is None or run.erased_at is not None:
                 raise Refused("cannot_undo", ERASED)
             _give_up_last(execution)
@@ -118,18 +124,18 @@ def undo_call(execution_id: uuid.UUID, why: str, user: User, token: ApiToken | N
 
 
 def _give_up_last(execution: ToolExecution) -> None:
-    """Make room for another run that takes a call back, whose own run is locked. Refused where the last one bars it."""
+    """Make room for another run that takes a call back; the call's run is locked. Refused if the last one bars it."""
     asked = asked_for(execution)
     if asked is None:
         return
-    runs.lock(asked.run.pk)  # a late answer is behind this, or is seen
+    runs.lock(asked.run.pk)  # a late answer comes after this lock, or is seen below
     asked = asked_for(execution)
     if asked is not None and (asked.bars or not runs.give_up_undo(asked.run)):
         raise Refused("already_asked", asked.bars or UNDER_WAY)
 
 
 def _way_back(execution: ToolExecution) -> tuple[Tool, dict[str, Any]]:
-    """The call that takes this one back, as its tool says it."""
+    """The call that takes this one back, as its tool declares it."""
     done = execution.tool
     assert done is not None
     if execution.erased_at is not None:
@@ -139,7 +145,7 @@ def _way_back(execution: ToolExecution) -> tuple[Tool, dict[str, Any]]:
     if tool is None or not tool.is_in_use:
         raise Refused("cannot_undo", f"{done.undone_by}, which would take it back, is not in use.")
     if implementation is None or implementation.undo is None or implementation.version != done.version:
-        raise Refused("cannot_undo", "The code here is of another version of the tool.")
+        raise Refused("cannot_undo", "The code here is another version of the tool.")
     result = json.loads(execution.raw_result_text or execution.result_text or "null")
     try:
         arguments = previews.look(implementation, implementation.undo, load(execution.executed_text), result=result)
@@ -148,9 +154,9 @@ def _way_back(execution: ToolExecution) -> tuple[Tool, dict[str, Any]]:
     except MalformedJSON as error:
         raise Refused("cannot_undo", str(error)) from error
     except Exception as error:  # a tool's own code may fail in any way
-        raise Refused("cannot_undo", f"{done.name} could not say how: {type(error).__name__}.") from error
+        raise Refused("cannot_undo", f"{done.name} could not say how to undo it: {type(error).__name__}.") from error
     if problems:
-        raise Refused("cannot_undo", f"{tool.name} would not take what {done.name} says: {problems[0].sentence}")
+        raise Refused("cannot_undo", f"{tool.name} would not accept what {done.name} gives: {problems[0].sentence}")
     return tool, arguments
 
 
@@ -172,7 +178,7 @@ def _propose(
             customer=done.customer,
             script=[
                 {"tool_calls": [call]},
-                {"text": "What was decided about taking it back, and what came of it, stands above."},
+                {"text": "The decision about taking it back and the outcome are shown above."},
             ],
             undoes=execution,
         )

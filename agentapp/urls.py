@@ -1,4 +1,4 @@
-"""Where everything is. The live stream is a raw ASGI route of its own: see `asgi` and `live`."""
+"""All URLs, except the live stream, which is a separate raw ASGI route: see `asgi` and `live`."""
 
 from django.contrib import admin
 from django.urls import include, path

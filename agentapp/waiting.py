@@ -1,4 +1,4 @@
-"""When people must act: calls are put on cards, the run lets go of its worker, and what people said is told."""
+"""When people must act: puts calls on cards, releases the run's worker, and tells the model what people said."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -44,19 +44,25 @@ from approvals.prepared import Given, Prepared
 
 State = ToolExecution.State
 
-# Events carry a worker's time, approvals the database's.
+# Events carry a worker's time, approvals the database's time.
 CLOCKS_DIFFER = timedelta(seconds=10)
-OUTLASTED = "The run was held until the time for this ran out. People are asked again."
+OUTLASTED = "The request expired while the run was held. People are asked again."
 DECLINED = "The customer was asked and said no. It did not run; do not propose it again."
 NO_ONE_DECIDED = "No one decided in time. It was not executed; propose it again if it is still needed."
 NOT_IN_TIME = "It was approved, but could not run in time. It was not executed; propose it again if it is still needed."
 
 
-def _stopping(run: Any) -> QuerySet[Approval]:
+def _stopping(**among: Any) -> QuerySet[Approval]:
+    """Rejections that stop the run and that no worker has acted on, among some requests."""
     return Approval.objects.filter(
-        run_id=run, state=Approval.State.REJECTED, used_at__isnull=True, runs_at__lte=Now(),
+        **among, state=Approval.State.REJECTED, used_at__isnull=True,
         decisions__type="reject", decisions__stop_run=True, decisions__undone_at__isnull=True,
     )  # fmt: skip
+
+
+def _stopping_now(run: Any) -> QuerySet[Approval]:
+    """Those of a run that are no longer held."""
+    return _stopping(run_id=run, runs_at__lte=Now())
 
 
 _ABOUT = Prepared(
@@ -64,18 +70,18 @@ _ABOUT = Prepared(
         Approval.objects.filter(execution=Given("execution", UUIDField()))
         .annotate(
             has_questions=Exists(Question.objects.filter(approval__run_id=OuterRef("run_id"), closed_at__isnull=True)),
-            has_stop=Exists(_stopping(OuterRef("run_id"))),
+            has_stop=Exists(_stopping_now(OuterRef("run_id"))),
         )
         .order_by()
     )
 )
-_STOPPING = Prepared(lambda: _stopping(Given("run", UUIDField())).order_by("pk"))
+_STOPPING = Prepared(lambda: _stopping_now(Given("run", UUIDField())).order_by("pk"))
 
 
 @dataclass(frozen=True)
 class Settled:
-    """How far the open calls of a step came: all answered, parked for people, or the run is to stop; or people ask
-    about one of them, and the agent answers first; or this worker is told to end, and another makes what is left.
+    """How far the open calls of a step came: all answered, parked for people, or the run must stop. Or people ask about
+    one of them, and the agent answers first; or this worker was told to end, and another makes the remaining calls.
     """
 
     parked: bool = False
@@ -85,19 +91,19 @@ class Settled:
 
 
 def look(rows: StepRows) -> Approval | None:
-    """The request about the first call of the step that waits, as it stands now. None: none waits.
+    """The request about the first waiting call of the step, as it is now. None: none waits.
 
-    It says as `has_questions` and `has_stop` whether people may have asked something, or stopped the run by a
-    rejection: nearly never, and to look for either each time would be a statement more.
+    Its `has_questions` and `has_stop` say whether people may have asked something, or stopped the run by a rejection.
+    That is rare, and looking for each separately would cost another statement every time.
     """
     first = next(iter(_waiting(rows)), None)
     return approval_of(first) if first is not None else None
 
 
 def asked_or_stopped(state: RunState, rows: StepRows, seen: Any) -> Settled | None:
-    """Act on what people have done beside deciding, whichever of the step's calls it is about. `seen`: from `look`.
+    """Act on what people did other than decide, whichever of the step's calls it is about. `seen`: from `look`.
 
-    None: they have asked nothing, and no rejection of theirs stops the run.
+    None: they asked nothing, and no rejection stops the run.
     """
     if seen is not None and seen.has_questions and people_ask(rows):
         return Settled(asked=True)
@@ -122,10 +128,10 @@ def _waiting(rows: StepRows) -> list[ToolExecution]:
 
 
 def hold(state: RunState, rows: StepRows) -> bool:
-    """Put every call of the step that needs a person on a card, and let go of the run.
+    """Put every call of the step that needs a person on a card, and release the run.
 
-    False: it was cancelled, a breaker keeps some of the calls from running, which are refused, or the call that the
-    run waits for has been decided meanwhile, or its outcome found out.
+    False: the run was cancelled, some calls were refused because a breaker stops them, or meanwhile the call that the
+    run waits for was decided, or its outcome found out.
     """
     first = rows.open[0]
     is_unknown = first.state == State.OUTCOME_UNKNOWN
@@ -152,14 +158,14 @@ def hold(state: RunState, rows: StepRows) -> bool:
         state.refresh_configuration()
         if _refuse_stopped(state, asking):
             return False
-        # As the row has it now: somebody may have taken over while the cards were made.
+        # From the row as it is now: somebody may have taken over while the cards were made.
         made = [replace(card, excluded=tuple(run.takers)) for card in made]
-        # What people have done about calls that waited before.
+        # What people have done about calls that were already waiting.
         due = [moment for moment in (_stop_due(rows), decided.runs_at if decided else None) if moment is not None]
         wake_at = runs.clock(run) if people_ask(rows) else min(due, default=None)
         asked = decisions.request(made, runs.clock(run), state.configuration.channels, audience)
         executions.hold(asking, asked)
-        # An agent that was asked may have answered meanwhile: its end wakes only a run that waits.
+        # An agent that was asked may have answered meanwhile: its end wakes only a waiting run.
         wake_at = runs.clock(run) if subagents.any_ended(rows) else wake_at
         waiting_for = Run.WaitingFor.OUTCOME if is_unknown else Run.WaitingFor.APPROVAL
         runs.park(run, state.token, waiting_for, wake_at=_by_record(state, run) or wake_at)
@@ -171,7 +177,7 @@ def _make(state: RunState, situation: Situation, execution: ToolExecution) -> Ma
     tool = state.configuration.tools.get(execution.name, execution.tool)
     assert tool is not None
     asked = asked_for(execution, tool)
-    other_code.unseen(execution, tool, parse(asked.text))  # where no process has it, the card says so
+    other_code.unseen(execution, tool, parse(asked.text))  # if no process has the code, the card says so
     weighed = asked_terms.weighed(situation, execution, tool, asked)
     planned = plan_cards.look(situation, asked.text) if proposes_plan(tool) else []
     weighed = plan_cards.as_risky(weighed, planned)
@@ -182,42 +188,42 @@ def _make(state: RunState, situation: Situation, execution: ToolExecution) -> Ma
 
 
 def _pay(run: Run, look: SecondLook) -> None:
-    """What a look took counts to the run, whatever becomes of the request."""
+    """The usage of a look counts towards the run, whatever becomes of the request."""
     if look.usage != Usage():
         runs.add_usage(run, look.usage)
         budgets.spend(run, look.usage.cost)
 
 
 def _first_decided(rows: StepRows) -> Approval | None:
-    """The request about a call that waits before those that ask, where it has been decided, or has ended."""
+    """The request about a call that waits ahead of those that ask, if it has been decided or has ended."""
     first = rows.open[0]
     approval = approval_of(first) if first.state == State.WAITING else None
     return approval if approval is not None and approval.state not in Approval.UNDECIDED else None
 
 
 def _is_held(approval: Approval, run: Run) -> bool:
-    """Whether a decision can still be undone: the run waits for its moment beside those who are asked."""
+    """Whether a decision can still be undone: the run then waits for its moment as well as for people."""
     return approval.state in Approval.DECIDED and approval.runs_at is not None and approval.runs_at > runs.clock(run)
 
 
 def _is_still_unknown(execution: ToolExecution) -> bool:
-    """Whether nobody has said meanwhile what became of a call, nor its tool answered. Under the run's lock."""
+    """Whether neither a person nor the tool has said meanwhile what became of a call. Under the run's lock."""
     execution.refresh_from_db()
     return execution.state == State.OUTCOME_UNKNOWN
 
 
 def _still_wait(waiting: Sequence[ToolExecution]) -> None:
-    """Raises Overtaken where a call was set aside since it was read: what was to wake the run found it at work."""
+    """Raises Overtaken if a call was set aside since it was read: whatever should wake the run found it at work."""
     keys = [execution.pk for execution in waiting]
     if keys and ToolExecution.objects.filter(pk__in=keys, state=State.WAITING).count() < len(keys):
         raise executions.Overtaken("a call that waited was set aside meanwhile")
 
 
 def _refuse_impossible(state: RunState, rows: StepRows, asking: list[ToolExecution], made: Sequence[Made]) -> bool:
-    """Refuse calls that their tools refuse when they look up what the call rests on: nobody need be asked about them.
+    """Refuse calls that their tools refuse while looking up the state they rest on: nobody need be asked about them.
 
-    People are asked all the same about one that was begun before, since what makes it impossible may be what it did;
-    and about one behind an open act of its step, which may make it possible. False: there are none.
+    People are still asked about a call that has already begun, since its own effect may be what makes it impossible,
+    and about a call after an open act of its step, which may make it possible. False: there are none.
     """
     outcomes = [
         Outcome(execution, of_error(ToolError(each.refused, refused=True)))
@@ -233,13 +239,13 @@ def _refuse_impossible(state: RunState, rows: StepRows, asking: list[ToolExecuti
 
 
 def _is_behind_an_act(rows: StepRows, execution: ToolExecution) -> bool:
-    """Whether an earlier call of the step is open that may change something, itself or by an agent that it asks."""
+    """Whether an earlier call of the step is open that may change something, itself or through an agent it asks."""
     earlier = [each for each in rows.open if each.index < execution.index]
     return any(each.consequential or asks_agent(each.tool) for each in earlier)
 
 
 def _refuse_stopped(state: RunState, asking: list[ToolExecution]) -> bool:
-    """Refuse calls that a breaker keeps from running. One that a person wants tried again is asked about all the same.
+    """Refuse calls that a breaker stops. If a person wants a call tried again, people are asked about it all the same.
 
     False: there are none.
     """
@@ -254,9 +260,9 @@ def _refuse_stopped(state: RunState, asking: list[ToolExecution]) -> bool:
 
 
 def let_go(state: RunState, rows: StepRows, waiting_for: str) -> bool:
-    """Let go of the run until people or agents have acted. People are asked about the rest of the step meanwhile.
+    """Release the run until people or agents have acted. People are asked about the rest of the step meanwhile.
 
-    False: they have already, or the run was cancelled.
+    False: they have already acted, or the run was cancelled.
     """
     if any(execution.state == State.PROPOSED for execution in rows.open):
         return hold(state, rows)
@@ -264,8 +270,8 @@ def let_go(state: RunState, rows: StepRows, waiting_for: str) -> bool:
 
 
 def await_outcome(state: RunState, rows: StepRows) -> bool:
-    """Let go of the run until somebody knows what became of its first open call. What stands behind it, and was asked
-    about before, people are asked about anew meanwhile.
+    """Release the run until somebody knows what became of its first open call. Meanwhile people are asked again about
+    the calls after it that they were asked about before.
 
     False: somebody knows by now, or the run was cancelled.
     """
@@ -275,13 +281,13 @@ def await_outcome(state: RunState, rows: StepRows) -> bool:
 
 
 def park(state: RunState, rows: StepRows, waiting_for: str) -> bool:
-    """Let go of the run until people or agents have acted. False: they have, while we were looking."""
+    """Release the run until people or agents have acted. False: they acted meanwhile."""
     with ledger.transaction():
         run = state.locked()
         first = rows.open[0]
         if people_ask(rows):
             return False
-        # The first call is looked at below, where it is one that waits.
+        # If the first call is a waiting one, it is checked below.
         _still_wait([each for each in _waiting(rows) if each is not first])
         if waiting_for == Run.WaitingFor.OUTCOME:
             if not _is_still_unknown(first) or run.is_told_to_stop:
@@ -304,7 +310,7 @@ def park(state: RunState, rows: StepRows, waiting_for: str) -> bool:
 
 
 def _by_record(state: RunState, run: Run) -> datetime | None:
-    """When a run goes on that a record answers, and not people: at once."""
+    """When a run goes on that is answered by a record instead of people: at once."""
     if state.recorded is None:
         return None
     transaction.on_commit(partial(nudges.nudge, run.pk), robust=True)
@@ -316,11 +322,7 @@ def _stop_due(rows: StepRows) -> datetime | None:
     waiting = _waiting(rows)
     if not waiting:
         return None
-    held = Approval.objects.filter(
-        execution__in=waiting, state=Approval.State.REJECTED, used_at__isnull=True,
-        decisions__type="reject", decisions__stop_run=True, decisions__undone_at__isnull=True,
-    )  # fmt: skip
-    return held.order_by("runs_at").values_list("runs_at", flat=True).first()
+    return _stopping(execution__in=waiting).order_by("runs_at").values_list("runs_at", flat=True).first()
 
 
 def asks_again(approval: Approval) -> bool:
@@ -345,7 +347,7 @@ def _was_taken_over(approval: Approval) -> bool:
 
 
 def approval_of(execution: ToolExecution) -> Approval:
-    """The request as it stands now, whatever was read before. Raises Overtaken where the call is to ask anew."""
+    """The request as it is now, whatever was read before. Raises Overtaken if the call must ask again."""
     found = _ABOUT.first(execution=execution.pk)
     if found is None:
         raise executions.Overtaken("a call that waited was set aside meanwhile")
@@ -360,7 +362,7 @@ def tell(state: RunState, execution: ToolExecution, approval: Approval) -> Settl
     if approval.state == Approval.State.EXPIRED:
         result = refusal(Reason.APPROVAL_EXPIRED, NOT_IN_TIME if approval.decided_at else NO_ONE_DECIDED)
         if approval.on_expiry == "stop":
-            why = "The call was approved and could not run" if approval.decided_at else "No one decided"
+            why = "The call was approved but could not run" if approval.decided_at else "No one decided"
             stop = StopSignal(StopReason.APPROVAL_EXPIRED, f"{why} in time, and the rule stops the run.")
     elif decision is not None and decision.type == DecisionType.RESPOND:
         result = ToolResult(
@@ -382,7 +384,7 @@ def tell(state: RunState, execution: ToolExecution, approval: Approval) -> Settl
         state.locked()
         if not decisions.settle(approval):
             return None  # undone meanwhile
-        # With the answer: a worker that dies here leaves the next one nothing else that says so.
+        # Stored with the answer: if this worker dies here, nothing else tells the next one to stop.
         result = replace(result, control={"stop": {"reason": stop.reason}}) if stop else result
         executions.finish([Outcome(execution, result)])
     return Settled(stop=stop) if stop else None

@@ -1,4 +1,4 @@
-"""What the ledger announces, as it is committed: LISTEN on PostgreSQL, a look at the file on SQLite."""
+"""What the ledger announces on commit: LISTEN on PostgreSQL, polling the file on SQLite."""
 
 import asyncio
 import contextlib
@@ -24,11 +24,11 @@ log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.15
 RETRY_SECONDS = 1.0
-# An announcement names a chain; its new events are among those of the last moments.
+# An announcement names a chain; its new events are among the most recent ones.
 RECENT = timedelta(seconds=30)
-# What begins so is no chain: the text of a step that a model has begun to write has changed.
+# A payload with this prefix is not a chain: the text that a model is writing for a step has changed.
 DRAFT = "draft:"
-# Announcements of one moment are looked up together.
+# Announcements that arrive within this time are looked up together.
 GATHER_SECONDS = 0.02
 
 
@@ -40,20 +40,20 @@ class Fact:
     type: str
 
 
-# Said when something may have been missed: everybody looks again.
+# Published when something may have been missed: every subscriber looks again.
 EVERYTHING = Fact("", "")
 
 type Publish = Callable[[Iterable[Fact]], None]
 
 
 async def listen(publish: Publish) -> None:
-    """Publish the facts of every committed transaction until cancelled. Heals by itself, and then says EVERYTHING."""
+    """Publish the facts of every committed transaction until cancelled. Reconnects by itself, then says EVERYTHING."""
     follow = _follow_postgresql if connections["default"].vendor == "postgresql" else _follow_sqlite
     while True:
         try:
             await follow(publish)
         except (DatabaseError, psycopg.Error, sqlite3.Error, OSError) as error:
-            log.warning("The live stream lost the database and tries again: %s", error)
+            log.warning("The live stream lost its database connection and will try again: %s", error)
         await asyncio.sleep(RETRY_SECONDS)
 
 
@@ -61,7 +61,7 @@ async def _follow_postgresql(publish: Publish) -> None:
     connection = await psycopg.AsyncConnection.connect(**_server(), autocommit=True)
     async with connection:
         await connection.execute(f"LISTEN {ANNOUNCED_ON}")
-        # Anything committed while nobody listened.
+        # For anything committed while nobody listened.
         publish([EVERYTHING])
         while True:
             # One reader at a time: the connection is locked while it waits.
@@ -75,7 +75,7 @@ async def _follow_postgresql(publish: Publish) -> None:
 
 
 def _server() -> dict[str, Any]:
-    """PostgreSQL itself: who stands between and gives each transaction another connection, passes nothing on."""
+    """PostgreSQL itself: a pooler that gives each transaction another connection passes no announcements on."""
     if settings.DATABASE_LISTENED_TO is not None:
         return dict(settings.DATABASE_LISTENED_TO)
     left_out = ("cursor_factory", "context", "pool", "prepare_threshold")
@@ -84,7 +84,7 @@ def _server() -> dict[str, Any]:
 
 
 def _recent(chains: set[str]) -> list[Fact]:
-    """The latest events of some chains: no fewer than were announced, perhaps a few told before."""
+    """The latest events of some chains: all that were announced, perhaps with some already published."""
     close_old_connections()
     try:
         events = Event.objects.filter(chain__in=chains, at__gte=timezone.now() - RECENT).order_by()
@@ -94,7 +94,7 @@ def _recent(chains: set[str]) -> list[Fact]:
 
 
 async def _follow_sqlite(publish: Publish) -> None:
-    """Look whether another connection has written. SQLite has one writer, so row ids come in order, without gaps."""
+    """Check whether another connection has written. SQLite has one writer, so row ids come in order, without gaps."""
     path = connections["default"].settings_dict["NAME"]
     with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)) as database:
         seen, last = _one(database, "PRAGMA data_version"), _last(database)

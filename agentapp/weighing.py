@@ -1,4 +1,4 @@
-"""What is weighed before people are asked: the rules' risk, and what speaks for a higher one. Reads only."""
+"""What is weighed before people are asked: the risk set by rules, and the facts that raise it. Reads only."""
 
 import json
 import re
@@ -31,7 +31,7 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 @dataclass(frozen=True)
 class Weighed:
-    """The terms people are asked under, and what of it their card shows."""
+    """The terms on which people are asked, and what their card shows of it."""
 
     terms: Ruling
     factors: list[dict[str, Any]] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Weighed:
 
 @dataclass(frozen=True)
 class Before:
-    """The latest calls of a tool, as far as a card compares with them."""
+    """The latest calls of a tool, as far as a card compares a call with them."""
 
     ran: Sequence[Mapping[str, Any]] = ()
     decided: int = 0
@@ -60,9 +60,9 @@ def _latest(*, is_mocked: bool, has_row: bool) -> "Prepared[tuple[Any, ...]]":
 
 
 def before(run: Run, tool: Tool, execution: ToolExecution | None) -> Before:
-    """What this tool's latest calls were about, and how people took those of this agent. One query.
+    """What this tool's latest calls were about, and how people decided about this agent's. One query.
 
-    `execution`: the call itself, where it has a row by now. For a mocked run only its own.
+    `execution`: the call itself, if it already has a row. For a mocked run, only its own calls.
     """
     own = {"run": run.pk} if run.is_mocked else {}
     itself = {"pk": execution.pk} if execution is not None else {}
@@ -86,10 +86,10 @@ def weigh(
     earlier: Before,
     now: datetime,
 ) -> Weighed:
-    """The terms with the risk that the facts give, where that is higher than the rules'.
+    """The terms with the risk that the facts give, if it is higher than the rules' risk.
 
-    No customer alone allows what is of high risk, or what is approved by somebody who shows who they are; and a call
-    that asks again is not of less risk than before.
+    A customer alone cannot allow a high-risk call, or one whose approval requires proof of identity. A call that asks
+    again never has a lower risk than before.
     """
     assessment = risk.assess(facts_of(tool, arguments, origins, earlier, now))
     given = risk.higher(terms.risk, assessment.risk)
@@ -110,7 +110,7 @@ def risk_of(
     origins: list[dict[str, Any]],
     execution: ToolExecution | None,
 ) -> str:
-    """The risk people would be asked about a call with. One query."""
+    """The risk with which people would be asked about a call. One query."""
     facts = facts_of(tool, arguments, origins, before(run, tool, execution), timezone.now())
     return risk.higher(ruled, risk.assess(facts).risk)
 
@@ -151,7 +151,7 @@ def _money(tool: Tool) -> frozenset[str]:
 
 
 def _stakes(money: frozenset[str], arguments: Mapping[str, Any]) -> tuple[float | None, list[str]]:
-    """What a call is about in money, the largest of its amounts; and who would receive something, made alike."""
+    """The largest amount of money in a call, and its recipients in normalised form."""
     amounts, recipients = [], []
     for top, name, value in _named(arguments):
         if isinstance(value, str) and _words(name) & RECIPIENTS:
@@ -165,7 +165,7 @@ def _stakes(money: frozenset[str], arguments: Mapping[str, Any]) -> tuple[float 
 
 
 def _named(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """Each value with the argument it is in, and the last name on the way to it."""
+    """Each value with the argument it is in and the last name on the path to it."""
     for top, value in arguments.items():
         if not isinstance(value, dict | list):
             yield top, top, value
@@ -176,5 +176,5 @@ def _named(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
 
 @lru_cache(maxsize=1024)
 def _words(name: str) -> frozenset[str]:
-    """The words of a name, as in account_number, accountNumber or payeeIBAN."""
+    """The words of a name such as account_number, accountNumber or payeeIBAN."""
     return frozenset(_HUMP.sub("_", name).lower().replace("-", "_").split("_"))

@@ -1,4 +1,4 @@
-"""WSGI entry point, for servers that cannot speak ASGI. The live stream needs ASGI."""
+"""WSGI entry point, for servers without ASGI. The live stream needs ASGI."""
 
 import os
 

@@ -1,4 +1,4 @@
 """Rules, approvals, decisions, channels and the ledger.
 
-A leaf: it imports nothing of the project and knows no run. Its pages are in `agentapp/console/`.
+A leaf: it imports nothing else of the project and knows nothing of runs. Its pages are in `agentapp/console/`.
 """

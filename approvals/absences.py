@@ -1,6 +1,6 @@
 """The only writer of Absence: who looks after a person's queue while they are away.
 
-It hands on work, never rights: the deputy must be able to decide already.
+An absence hands on work, never rights: the deputy must already be able to decide.
 """
 
 from collections.abc import Collection, Mapping
@@ -21,13 +21,13 @@ def deputies(user: User) -> QuerySet[User]:
 
 
 def of(user: User) -> Absence | None:
-    """The absence of a person that is now or yet to come."""
+    """A person's current or coming absence."""
     return Absence.objects.select_related("deputy").filter(user=user, until__gt=Now()).first()
 
 
 def standing_in(user_ids: Collection[int]) -> dict[int, User]:
-    """Of these people, those who are away now, and who looks after their queue: where their deputy is away as well, it
-    is that one's deputy, and so on. Left out is who has only deputies that are away themselves or switched off.
+    """Which of these people are away now, and who looks after their queue. If their deputy is away too, it is the
+    deputy's deputy, and so on. People whose deputies are all away or switched off are left out.
     """
     hands_to: dict[int, User] = {}
     asked = set(user_ids)
@@ -35,14 +35,14 @@ def standing_in(user_ids: Collection[int]) -> dict[int, User]:
         away = Absence.objects.select_related("deputy").filter(user__in=unknown, since__lte=Now(), until__gt=Now())
         found = {absence.user_id: absence.deputy for absence in away}
         hands_to |= found
-        # Whoever was asked about before is here, or is known already.
+        # Anybody asked about before is either not away or already in `hands_to`.
         asked = {deputy.pk for deputy in found.values()}
     ends = {user_id: _last(user_id, hands_to) for user_id in user_ids}
     return {user_id: deputy for user_id, deputy in ends.items() if deputy is not None and deputy.is_active}
 
 
 def _last(user_id: int, hands_to: Mapping[int, User]) -> User | None:
-    """Where a chain of deputies ends. None: it has no end, or does not begin."""
+    """The end of a chain of deputies. None: the chain is a circle, or empty."""
     seen, deputy = {user_id}, hands_to.get(user_id)
     while deputy is not None and deputy.pk in hands_to:
         if deputy.pk in seen:
@@ -53,17 +53,17 @@ def _last(user_id: int, hands_to: Mapping[int, User]) -> User | None:
 
 
 def begin(user: User, deputy: User, since: datetime, until: datetime) -> Absence | Refusal:
-    """Hand one's queue on from `since` to `until`. It takes the place of what was said before."""
+    """Hand your queue on from `since` to `until`. Replaces any absence set before."""
     if until <= since:
-        return Refusal("invalid", "An absence ends after it begins.")
+        return Refusal("invalid", "An absence must end after it begins.")
     if not deputies(user).filter(pk=deputy.pk).exists():
         return Refusal("may_not_decide", "Only somebody else who may decide can stand in for you.")
     with ledger.transaction():
-        # Both are held: neither can begin another absence meanwhile, in the other's hands or by a second press.
+        # Lock both people, so that neither can begin another absence meanwhile, nor the same one twice.
         list(User.objects.select_for_update(no_key=True).filter(pk__in=[user.pk, deputy.pk]).order_by("pk"))
         if Absence.objects.filter(user=deputy, since__lt=until, until__gt=since).exists():
-            return Refusal("away_too", f"{_name(deputy)} is away in that time too. Choose somebody else.")
-        # Rows that are over go first: until then a new one would be in their way.
+            return Refusal("away_too", f"{_name(deputy)} is away at that time too. Choose somebody else.")
+        # Old rows go first: a new one would conflict with them.
         Absence.objects.filter(user=user).delete()
         absence: Absence = Absence.objects.create(user=user, deputy=deputy, since=since, until=until)
         data = {"user": user.get_username(), "deputy": deputy.get_username()}
@@ -73,7 +73,7 @@ def begin(user: User, deputy: User, since: datetime, until: datetime) -> Absence
 
 
 def end(user: User) -> bool:
-    """Look after one's queue again. False: one was not away."""
+    """End your absence. False: you were not away."""
     with ledger.transaction():
         ended, _ = Absence.objects.filter(user=user).delete()
         if ended:

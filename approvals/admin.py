@@ -31,21 +31,21 @@ class ChannelForm(forms.ModelForm):
     kind = forms.ChoiceField(
         choices=lambda: [(kind, kind) for kind in channels.CHANNELS],
         help_text="How its messages travel. email takes addresses, or sends to the people who may decide; slack "
-        "changes its messages when a request is decided; apprise is chat and push services of every kind.",
+        "updates its messages when a request is decided; apprise covers chat and push services of every kind.",
     )
 
     class Meta:
         help_texts = {
-            "name": "As in night-desk.",
-            "active": "One that is not active sends nothing.",
+            "name": "For example night-desk.",
+            "active": "An inactive channel sends nothing.",
             "config": 'What the kind needs. For email {"to": ["desk@shop.example"]}, or {"deciders": true} for the '
             'people who may decide. For slack {"credential": "SLACK", "channel": "C0123456789"}: CREDENTIAL_SLACK '
             'holds the token of the app. For apprise {"credential": "CHAT"}: CREDENTIAL_CHAT holds the address.',
-            "personal": "Only slack, without a channel in its config, and apprise, with {to} in its address where the "
-            "person's name goes. Each person gives their name there under Settings, Notifications, and chooses what "
-            "they are told; groups mean nothing then. One such channel is active at most.",
-            "follows_up": "When a request has been decided elsewhere, whoever was told reads so: once, and short. "
-            "slack changes its message instead, whatever stands here.",
+            "personal": "Only for slack without a channel in its config, and for apprise with {to} in its address "
+            "where the person's name goes. People give their name there under Settings, Notifications, and choose "
+            "what they are told; groups are ignored then. At most one such channel is active.",
+            "follows_up": "When a request has been decided elsewhere, the people who were told get one short message. "
+            "slack updates its message instead, whatever is set here.",
         }
 
     def clean(self) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class ChannelAdmin(SwitchedAdmin):
 
 @admin.register(Approval)
 class ApprovalAdmin(ReadOnlyAdmin):
-    about = "Requests to people, as the table has them. They are decided in the console's Inbox, and nowhere else."
+    about = "Requests to people, as they are stored. They are decided in the console's Inbox, and nowhere else."
     list_display = ["reference", "tool", "title", "agent", "risk", "state", "created_at", "decided_at"]
     list_filter = ["state", "risk", "effect_class"]
     search_fields = ["id", "tool", "run_id"]
@@ -129,7 +129,7 @@ class ApprovalAdmin(ReadOnlyAdmin):
 
 @admin.register(Decision)
 class DecisionAdmin(ReadOnlyAdmin):
-    about = "Verdicts of single people, with what they were shown when they gave them."
+    about = "What each person decided, with what they were shown when they did."
     list_display = ["approval", "type", "user", "on_behalf_of", "via", "decided_at", "undone_at"]
     list_filter = ["type", "via"]
     list_select_related = ["approval", "user", "on_behalf_of"]
@@ -161,7 +161,7 @@ class DecisionAdmin(ReadOnlyAdmin):
 
 @admin.register(Delegation)
 class DelegationAdmin(ReadOnlyAdmin):
-    about = "Who has lent whom the right to decide. People lend it under Settings, Delegation; here it can be ended."
+    about = "Who has lent whom the right to decide. People lend it under Settings, Delegation; you can end it here."
     actions = ["revoke"]
     list_display = ["lender", "deputy", "highest_risk", "since", "until", "ended_at", "ended_by"]
     list_filter = [("ended_at", admin.EmptyFieldListFilter)]
@@ -192,7 +192,7 @@ class CommentAdmin(ReadOnlyAdmin):
 
 @admin.register(Judgement)
 class JudgementAdmin(ReadOnlyAdmin):
-    about = "What was said afterwards of decisions. Of each decision the last counts; people judge in the console."
+    about = "Later judgements of decisions. The last one of each decision counts; people judge in the console."
     list_display = ["decision", "mark", "number", "judge", "at"]
     list_filter = ["mark"]
     list_select_related = ["decision__user", "decision__on_behalf_of", "judge"]
@@ -218,7 +218,7 @@ class EventAdmin(ReadOnlyAdmin):
 
 @admin.register(PlannedCall)
 class PlannedCallAdmin(ReadOnlyAdmin):
-    about = "The calls of plans that people have approved. What is left of a plan is ended on the page of its request."
+    about = "The calls of plans that people have approved. End what is left of a plan on the page of its request."
     when_empty = "No plan has been approved. An agent with the tool propose_plan proposes them."
     list_display = ["approval", "position", "tool", "use_by", "used_at", "ended_at"]
     list_filter = ["tool"]
@@ -242,8 +242,8 @@ class GrantLimitInline(admin.TabularInline):
 
 @admin.register(Grant)
 class GrantAdmin(ReadOnlyAdmin):
-    about = "Calls that people have allowed for a while. They are made from a request and taken back in the console."
-    when_empty = "Nothing is allowed ahead. A grant is made in the console, from the menu of a request."
+    about = "Calls that people have allowed for a while. Grants are made from a request and taken back in the console."
+    when_empty = "Nothing is allowed in advance. A grant is made in the console, from the menu of a request."
     list_display = ["__str__", "tool", "agent", "made_by", "expires_at", "hits", "max_hits", "revoked_at"]
     list_filter = ["agent", "tool"]
     search_fields = ["tool", "agent", "reason"]
@@ -257,11 +257,11 @@ class GrantAdmin(ReadOnlyAdmin):
     readonly_fields = ["said"]
 
     def get_search_fields(self, request: HttpRequest) -> Any:
-        # A reason may repeat what whoever asks does not see.
+        # A reason may repeat what this person does not see.
         return ["tool", "agent"] if lens.hidden((), ("any",)) else super().get_search_fields(request)
 
     def hidden_of(self, grant: Grant) -> list[str]:
-        """The arguments whose bounds are masked for whoever is answered."""
+        """The arguments whose bounds are masked for this person."""
         return lens.hidden(grant.approval.secret_fields, grant.approval.pii_fields)
 
     @admin.display(description="Constraints")

@@ -1,4 +1,4 @@
-"""What admin pages share, other apps' too: rows whose changes are recorded, and records nobody changes."""
+"""What the admin pages of every app share: rows whose changes are recorded, and records nobody changes."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
@@ -21,15 +21,15 @@ from approvals import as_shown, changes, configuration, ledger
 from approvals.digest import MalformedJSON, canonical, parse
 from approvals.masking import MASK, masked
 
-# Events on a page of history.
+# Events on a history page.
 MAX_HISTORY = 100
-# What the filters beside a list ask of a column: all of it at once, so that nobody feels their way through a value.
+# What list filters may ask about a column: whole values only, so that nobody can guess one piece by piece.
 _COMPARES = frozenset({"exact", "in", "isnull", "isempty", "gt", "gte", "lt", "lte"})
 _DATES = frozenset({"year", "month", "day"})
 
 
 class StrictJSONField(forms.JSONField):
-    """JSON that means the same to every part of the system: no NaN, no key twice, no numbers that lose digits."""
+    """JSON that means the same to every part of the system: no NaN, no repeated key, no numbers that lose digits."""
 
     when_empty: Callable[[], Any] = staticmethod(lambda: None)
 
@@ -45,7 +45,7 @@ class StrictJSONField(forms.JSONField):
         return self.when_empty() if found is None else found
 
     def bound_data(self, data: Any, initial: Any) -> Any:
-        """What somebody typed comes back to the letter, also where it cannot be read or says a key twice."""
+        """What was typed comes back unchanged, even if it cannot be read or repeats a key."""
         return initial if self.disabled or data is None else InvalidJSONInput(data)
 
 
@@ -57,13 +57,13 @@ FORM_FIELDS: dict[Any, dict[str, Any]] = {
 
 
 class RowAdmin(admin.ModelAdmin):
-    """The pages of a row that is not there, or not any more, are not found, as all other pages are."""
+    """The pages of a row that does not exist, or no longer exists, are not found, like any other page."""
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
         """Whether the address of a list may ask this: what its filters ask, and which row it is.
 
-        Django itself takes any question about any column, so that what a page masks could be guessed at from what a
-        list finds, and an expression could keep a process busy.
+        Django allows any question about any column: masked values could be guessed from what a list finds, and a
+        regular expression could keep a process busy.
         """
         return super().lookup_allowed(lookup, value, request) and (
             self._is_offered(lookup, request) or self._is_limit(lookup, value)
@@ -92,29 +92,29 @@ class RowAdmin(admin.ModelAdmin):
         return [f"{path}{LOOKUP_SEP}{name}" for name in {"pk", there, getattr(last, "target_field", last).name}]
 
     def _is_limit(self, lookup: str, value: Any) -> bool:
-        """Whether this is how another table limits the rows that may be chosen in a window of their own."""
+        """Whether another table limits the rows that its pop-up window offers in this way."""
         limits = (each() if callable(each) else each for each in self.opts.related_fkey_lookups)
         return any((lookup, value) in url_params_from_lookup_dict(limit).items() for limit in limits)
 
     def _get_obj_does_not_exist_redirect(self, request: HttpRequest, opts: Any, object_id: str) -> NoReturn:
-        # Django itself leads to the start of the admin here, which looks as if all were well.
+        # Django would redirect to the start of the admin, which looks as if all were well.
         raise Http404(f"There is no {opts.verbose_name} {object_id}.")
 
 
 class RecordedAdmin(RowAdmin):
-    """Writes one event, with before and after, for every row it changes. Nothing changed, nothing written.
+    """Writes one event, with before and after, for every row it changes. If nothing changed, it writes nothing.
 
-    A form that was shown before somebody else's change is not taken: it would undo that change unseen.
+    A form that was shown before somebody else's change is refused: it would undo that change unseen.
     """
 
     formfield_overrides = FORM_FIELDS
     about = ""
-    """What the rows are for, above their list."""
+    """What the rows are for, shown above their list."""
     when_empty = ""
-    """What to do first, where there are none."""
+    """What to do first, shown if there are none."""
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        """What the ledger says of the row: everything that changed it, here or by a command, before and after."""
+        """What the ledger says about the row: everything that changed it, here or by a command, before and after."""
         row = self.get_object(request, unquote(object_id))
         found = changes.of(row, MAX_HISTORY) if row is not None else []
         return super().history_view(
@@ -124,7 +124,7 @@ class RecordedAdmin(RowAdmin):
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         made = super().formfield_for_dbfield(db_field, request, **kwargs)
         if isinstance(made, StrictJSONField) and not db_field.null:
-            # An emptied field is the default: the column takes no NULL.
+            # An emptied field takes the default: the column allows no NULL.
             made.when_empty = db_field.get_default
         return made
 
@@ -134,7 +134,7 @@ class RecordedAdmin(RowAdmin):
         if request.method != "POST" or object_id is None:
             return super().changeform_view(request, object_id, form_url, extra_context)
         with transaction.atomic():
-            # From before it is read until it is stored, so that what was compared is what is changed.
+            # Held from before it is read until it is stored, so that what was compared is what is changed.
             if (row := self.get_object(request, unquote(object_id))) is not None:
                 configuration.hold(row)
             return super().changeform_view(request, object_id, form_url, extra_context)
@@ -153,7 +153,7 @@ class RecordedAdmin(RowAdmin):
         return configuration.describe(row)
 
     def of_inlines(self, request: HttpRequest, row: models.Model) -> dict[str, list[dict[str, Any]]]:
-        """The rows that are changed on the same form, by what they are called."""
+        """The rows that are changed on the same form, by the plural of their name."""
         found = {}
         for inline in self.get_inline_instances(request, row):
             key = _get_foreign_key(self.model, inline.model, fk_name=inline.fk_name)
@@ -194,7 +194,7 @@ class RecordedAdmin(RowAdmin):
                 configuration.delete(obj, actor_of(request))
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        """What goes with a row, without the rows that only link it to others: these have no name. They are counted."""
+        """What is deleted with a row. Rows that only link it to others have no name: they are counted, not listed."""
         listed, counts, missing, protected = super().get_deleted_objects(objs, request)
         linking = [model._meta for model in apps.get_models(include_auto_created=True) if model._meta.auto_created]
         return (
@@ -206,13 +206,13 @@ class RecordedAdmin(RowAdmin):
 
 
 def _without(listed: list[Any], beginnings: tuple[str, ...]) -> list[Any]:
-    """Lists within lists of sentences, without those that begin so."""
+    """Nested lists of sentences, without those that begin like this."""
     kept = [_without(one, beginnings) if isinstance(one, list) else one for one in listed]
     return [one for one in kept if one and not (isinstance(one, str) and one.startswith(beginnings))]
 
 
 class SwitchedAdmin(RecordedAdmin):
-    """Rows that can be switched on and off, several at once too, each change with an event of its own."""
+    """Rows that can be switched on and off, even several at once. Each change has its own event."""
 
     switch = "enabled"
 
@@ -225,11 +225,11 @@ class SwitchedAdmin(RecordedAdmin):
         self.set_all(request, queryset, self.switch, False)
 
     def set_all(self, request: HttpRequest, queryset: models.QuerySet[Any], column: str, value: Any) -> None:
-        """Give one column of several rows a value, and say how many had another."""
+        """Set one column of several rows, and say how many of them changed."""
         changed = 0
         try:
             with ledger.transaction():
-                # Held, so that what somebody else sets meanwhile is not written over.
+                # Held, so that what somebody else sets in the meantime is not overwritten.
                 for row in queryset.select_for_update(of=("self",), no_key=True):
                     setattr(row, column, value)
                     row.validate_constraints()
@@ -241,7 +241,7 @@ class SwitchedAdmin(RecordedAdmin):
 
 
 class ReadOnlyAdmin(RowAdmin):
-    """A record: it can be looked at, by those with the right to view it, and by nobody changed."""
+    """A record: people with the right to view it can look at it, and nobody can change it."""
 
     actions: Any = None
     ordering = ["-pk"]
@@ -277,7 +277,7 @@ def actor_of(request: HttpRequest) -> str:
 
 
 def masked_arguments(text: str, secret_fields: list[str]) -> str:
-    """Arguments for people to read, without the values of secret fields; a dash where there are none."""
+    """Arguments for people to read, without the values of secret fields; a dash if there are none."""
     if not text:
         return "-"
     if not secret_fields:

@@ -1,14 +1,16 @@
-"""Amounts that come as numbers or as texts. "1e30000000" is one too: ten characters, and thirty million digits."""
+"""Amounts given as numbers or as text. "1e30000000" is one too: ten characters, and thirty million digits."""
 
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-# No amount has as many digits before its point, nor begins as far behind it.
+# No real amount has this many digits before the point, or begins this far behind it.
 MAX_DIGITS = 30
 
 
 def amount_of(value: Any) -> Decimal | None:
-    """The number that a value is, or is the text of. None: it is none, or none that could be written out."""
+    """The number that a value is, or that its text names. None: it is not a number, or one that could not be written
+    out.
+    """
     try:
         number = Decimal(str(value))
     except (InvalidOperation, ValueError):

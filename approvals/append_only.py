@@ -1,15 +1,15 @@
-"""The database's own guard of the ledger: triggers that refuse update and delete of events and checkpoints.
+"""The database's own guard of the ledger: triggers that refuse any update or deletion of events and checkpoints.
 
-The head of a chain is refused to go back. On PostgreSQL a further trigger announces each event, so that a waiting page
-hears of it without polling. SQLite drops a table's triggers when a migration rebuilds the table, so a system check
-looks for them and any migration that touches one of these tables ends with `install`.
+The head of a chain cannot go back either. On PostgreSQL another trigger announces each event, so that a waiting page
+hears of it without polling. SQLite drops a table's triggers when a migration rebuilds the table. So a system check
+looks for them, and any migration that touches one of these tables ends with `install`.
 """
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 TABLE = "approvals_event"
 HEADS = "approvals_chainhead"
-# What two rows cannot have in common, beside their key.
+# What two rows cannot share, besides their key.
 _PLACES = {
     TABLE: "id = NEW.id OR chain = NEW.chain AND seq = NEW.seq",
     "approvals_checkpoint": "number = NEW.number",
@@ -26,7 +26,7 @@ _BACK = (
 
 
 def _on_sqlite() -> dict[str, dict[str, str]]:
-    """By table the triggers by name."""
+    """The triggers by name, for each table."""
 
     def refuse(table: str, name: str, when: str, says: str) -> dict[str, str]:
         return {
@@ -38,7 +38,7 @@ def _on_sqlite() -> dict[str, dict[str, str]]:
         table: {
             **refuse(table, "no_update", f"UPDATE ON {table}", never),
             **refuse(table, "no_delete", f"DELETE ON {table}", never),
-            # INSERT OR REPLACE takes the old row away without asking the trigger above.
+            # INSERT OR REPLACE removes the old row without firing the trigger above.
             **refuse(
                 table,
                 "no_replace",
@@ -97,7 +97,7 @@ _POSTGRESQL_FUNCTIONS = (
 
 
 def install(connection: BaseDatabaseWrapper) -> None:
-    """Put the triggers of every table that is there in place. Safe to repeat."""
+    """Install the triggers of every existing table. Safe to repeat."""
     remove(connection)
     with connection.cursor() as cursor:
         for statement in _POSTGRESQL_FUNCTIONS if connection.vendor == "postgresql" else ():
@@ -108,7 +108,7 @@ def install(connection: BaseDatabaseWrapper) -> None:
 
 
 def remove(connection: BaseDatabaseWrapper) -> None:
-    """Take the triggers away: for a rebuild of a table, and between tests."""
+    """Drop the triggers: for rebuilding a table, and between tests."""
     with connection.cursor() as cursor:
         for table, triggers in _there(connection).items():
             on = f" ON {table}" if connection.vendor == "postgresql" else ""
@@ -117,7 +117,7 @@ def remove(connection: BaseDatabaseWrapper) -> None:
 
 
 def missing(connection: BaseDatabaseWrapper) -> set[str]:
-    """The names of the triggers that are not there, or switched off."""
+    """The names of triggers that are missing or switched off."""
     query = (
         "SELECT tgname, tgrelid::regclass::text FROM pg_trigger WHERE NOT tgisinternal AND tgenabled <> 'D'"
         if connection.vendor == "postgresql"
@@ -130,7 +130,7 @@ def missing(connection: BaseDatabaseWrapper) -> set[str]:
 
 
 def _there(connection: BaseDatabaseWrapper) -> dict[str, dict[str, str]]:
-    """The triggers of the tables that there are: the first migrations know fewer of them."""
+    """The triggers of the tables that exist: early migrations have fewer tables."""
     guarded = _POSTGRESQL if connection.vendor == "postgresql" else _SQLITE
     query = (
         "SELECT relname FROM pg_class WHERE relkind = 'r' AND pg_table_is_visible(oid) AND relname LIKE 'approvals%%'"

@@ -1,4 +1,4 @@
-"""What is noted about one request in its run's chain."""
+"""Facts noted about one request in its run's chain."""
 
 from datetime import datetime
 from typing import Any
@@ -9,13 +9,13 @@ from approvals.models import Approval
 type Data = dict[str, Any]
 
 ABOUT = ("run_id", "execution_id", "tool", "risk")
-"""What of a request is read to note a fact about it."""
+"""The columns of a request that are read to note a fact about it."""
 
 
 def record(approval: Approval, what: str, data: Data | None = None, actor: str = ledger.SYSTEM) -> None:
-    """Note a fact about one request. `what` is a whole type where there is a dot in it.
+    """Note a fact about one request. If `what` contains a dot, it is a whole event type.
 
-    Which request, call and tool it is about and how risky that is stand in every such fact: the audit trail is
+    Every such fact says which request, call and tool it is about and how risky the call is, because the audit trail is
     searched by them.
     """
     subject: Data = {
@@ -29,6 +29,6 @@ def record(approval: Approval, what: str, data: Data | None = None, actor: str =
 
 
 def took(approval: Approval, until: datetime) -> Data:
-    """How long people took up to a moment, without the time for which questions stopped the clock."""
+    """How long people took up to a moment, not counting the time for which questions stopped the clock."""
     waited = (until - approval.created_at).total_seconds() - approval.paused_seconds
     return {"took_ms": max(0, round(waited * 1000))}

@@ -1,7 +1,7 @@
-"""What people had before them when they decided, read back from what was frozen; and whether its digest still holds.
+"""What people saw when they decided, restored from what was frozen, and whether its digest still holds.
 
-Reads only. A request freezes its card. What changes on the row later, an edit or a group that was added, is taken
-back here to the moment of a decision.
+Reads only. A request freezes its card. Later changes to the row, such as an edit or an added group, are left
+out here, so that it is as it was at the moment of a decision.
 """
 
 from collections.abc import Iterator
@@ -19,12 +19,12 @@ MATCHES, DIFFERS, GONE, ERASED = "matches", "differs", "gone", "erased"
 class Checked:
     """Whether what is shown is what the record says was shown.
 
-    GONE: a part was deleted, so nobody can tell. ERASED: the words were taken away, and with them the salt.
+    GONE: a part was deleted, so nobody can tell. ERASED: the words were erased, and their salt with them.
     """
 
     view: str
     action: str
-    # The digests that the ledger has, and those of what is shown.
+    # The digest in the ledger, and that of what is shown.
     recorded: str = ""
     computed: str = ""
     # Pieces of evidence of which only the digest is left.
@@ -36,7 +36,7 @@ class Checked:
 
 
 def arguments_before(approval: Approval, decision: Decision | None) -> str:
-    """The arguments that stood on the card when somebody began this decision: the agent's, or an earlier edit's."""
+    """The arguments on the card when somebody began this decision: the agent's, or those of an earlier edit."""
     edits = [given for given in approval.decisions.all() if given.type == DecisionType.EDIT]
     if decision is not None:
         edits = [edit for edit in edits if edit.decided_at < decision.decided_at and edit.pk != decision.pk]
@@ -47,7 +47,7 @@ def arguments_before(approval: Approval, decision: Decision | None) -> str:
 
 
 def questions_before(approval: Approval, moment: datetime | None) -> list[Question]:
-    """What had been asked about this call by then. An answer that came later is left out."""
+    """What had been asked about this call by then. Later answers are left out."""
     asked = Question.objects.filter(approval__execution_id=approval.execution_id)
     asked = asked.select_related("approval", "asker", "answerer").order_by("asked_at")
     found = list(asked.filter(asked_at__lt=moment) if moment else asked)
@@ -58,7 +58,7 @@ def questions_before(approval: Approval, moment: datetime | None) -> list[Questi
 
 
 def check(approval: Approval, decision: Decision | None) -> Checked:
-    """Hold what is frozen on the row against the digests in the ledger and in the decision."""
+    """Compare what is frozen on the row with the digests in the ledger and in the decision."""
     recorded = _recorded(approval)
     if approval.erased_at is not None:
         return Checked(ERASED, ERASED, recorded)
@@ -70,13 +70,13 @@ def check(approval: Approval, decision: Decision | None) -> Checked:
 
 
 def _recorded(approval: Approval) -> str:
-    """The digest of what was shown, as the ledger has it."""
+    """The digest of what was shown, from the ledger."""
     event = Event.objects.filter(approval_id=approval.pk, type="approval.requested").order_by("seq").first()
     return str(event.data.get("view_digest", "")) if event is not None else ""
 
 
 def _computed(approval: Approval, wanted: str) -> str:
-    """The digest of what the row has. Groups that were added later stand behind those it began with."""
+    """The digest of what the row holds. Groups added later come after those the request began with."""
     computed = ""
     for groups in _beginnings(approval):
         try:
@@ -96,7 +96,7 @@ def _beginnings(approval: Approval) -> Iterator[tuple[int, ...]]:
 
 
 def _action(approval: Approval, decision: Decision | None) -> str:
-    """Whether the digest that was decided about is that of the arguments on record."""
+    """Whether the digest that was decided about is that of the recorded arguments."""
     text = (
         approval.arguments_text if decision is None else decision.arguments_text or arguments_before(approval, decision)
     )

@@ -1,4 +1,4 @@
-"""What a form was made from, sent back with it: so nobody undoes a change that they have not seen."""
+"""Sends back with a form what it was made from, so that nobody overwrites a change they have not seen."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,9 +18,9 @@ _LONG = 60
 
 
 class AsShown(forms.Field):
-    """Digests of what a row said when its form was shown, signed. An answer with errors has them anew.
+    """Signed digests of what a row said when its form was shown. A response with errors has fresh ones.
 
-    `now` is what the row says, and `labels` how the form calls that.
+    `now` is what the row says now, and `labels` are the form's names for its fields.
     """
 
     def __init__(self, now: Mapping[str, Any], labels: Mapping[str, str]) -> None:
@@ -38,13 +38,13 @@ class AsShown(forms.Field):
         changed = [name for name in self.now if isinstance(then, dict) and then.get(name) != self.digests[name]]
         what = f": {', '.join(self._said(name) for name in changed)}" if changed else ""
         raise ValidationError(
-            f"Somebody changed this meanwhile{what}. Nothing was saved, and what you typed is kept: look through it, "
-            "and save again.",
+            f"Somebody changed this meanwhile{what}. Nothing was saved, and what you typed is kept. Check it, "
+            "then save again.",
             code="changed_meanwhile",
         )
 
     def bound_data(self, data: Any, initial: Any) -> Any:
-        """Whoever has seen the error has seen what is new, and saves again knowing it."""
+        """After the error, the user has seen the new values, and saves again knowing them."""
         return initial
 
     def has_changed(self, initial: Any, data: Any) -> bool:

@@ -1,8 +1,8 @@
-"""Known values taken out of free text, however they are spelled there: other capitals, escapes of JSON, HTML and
-addresses, other white space. Where a text was cut, what it has left of a value goes too.
+"""Removes known values from free text, however they are spelled there: other capitals, escapes of JSON, HTML and URLs,
+other white space. Where a text was cut off, what is left of a value is removed too.
 
-One expression for all of them, made for one text: of the values only those whose letters stand in it take part. They
-are told apart by their first letters, so that what it takes to look hardly grows with how many are known.
+One regular expression for all values, made for one text: only values whose letters occur in it take part. They are
+grouped by their first letters, so the time it takes hardly grows with the number of values.
 """
 
 import json
@@ -14,22 +14,22 @@ from urllib.parse import quote
 
 from approvals.detectors import MASK
 
-# A shorter value stands in many a word by chance, and blotting it out would only show where it stands.
+# Shorter values occur in many words by chance, and blotting them out would only show where they are.
 MIN_BLOTTED_CHARS = 4
 _HEAD = 4
 _PLAIN = re.compile(r"[a-z0-9]+")
 _HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;|&#34;", "'": "&#x27;|&#39;"}
 _QUOTED = "\"'<>&/"
-# Nothing here can be read in two ways that differ in length alone: what was taken is not given back.
+# Nothing here can match in two ways that differ only in length, and what was matched is not given back.
 _SPACE = r"(?:(?:\s|\\{1,4}+[nrt]|%20|%0a|%09|<br>){1,8}+|\+)"
 _BACKSLASHES = r"(?:(?:\\|%5c){1,64}+)"
-# Where something was cut, in a text, in JSON and in HTML.
+# The mark of a cut in text, in JSON and in HTML.
 _CUT = re.compile(r"…|\\u2026|&hellip;")
 _PARTS = re.compile(r"\s+|\\+|.", re.DOTALL)
 
 
 def blotting(values: Collection[str], text: str) -> Callable[[str], str]:
-    """What replaces every mention of these values in a text, and in parts of it."""
+    """A function that replaces every mention of these values in a text, and in parts of it."""
     low = lowered(text)
     grams = {low[at : at + _HEAD] for at in range(len(low) - _HEAD + 1)} if values else set()
     stripped = {lowered(each.strip()) for each in values}
@@ -55,8 +55,8 @@ def blotting(values: Collection[str], text: str) -> Callable[[str], str]:
 
 
 class _Begun:
-    """The beginnings of values by which a text may have been cut: of each its letters, one by one, and where the
-    longest beginning goes on that also ends there (Aho and Corasick), so that each letter of a text is read once.
+    """The beginnings of values that may be left where a text was cut: for each its letters, and where the longest
+    beginning that also ends there continues (Aho and Corasick). Each letter of a text is thus read once.
     """
 
     def __init__(self, beginnings: Collection[str]) -> None:
@@ -64,7 +64,7 @@ class _Begun:
         self._shorter, self._length = [0], [0]
         under_way = [(each, 0) for each in beginnings]
         read = 0
-        # All of them letter by letter: what is shorter is known by then.
+        # Add all of them letter by letter, so that shorter ones are known first.
         while under_way:
             under_way = [(each, self._added(place, each[read])) for each, place in under_way if len(each) > read]
             read += 1
@@ -84,7 +84,7 @@ class _Begun:
         return there or 0
 
     def left_by_cuts(self, low: str) -> Iterator[tuple[int, int]]:
-        """Where the beginnings of values stand that cuts have left of them, the longest of each."""
+        """Where a cut has left the beginning of a value; the longest one at each cut."""
         place = read = 0
         for cut in _CUT.finditer(low):
             for letter in low[read : cut.start()]:
@@ -95,7 +95,7 @@ class _Begun:
 
 
 def _begun(values: Collection[str], low: str, grams: Container[str]) -> _Begun | None:
-    """What may begin before the cuts of a text of these letters. Of each value no more than could stand there."""
+    """What may begin before the cuts of a text with these letters. For each value, no more than could be there."""
     cuts = [cut.start() for cut in _CUT.finditer(low) if cut.start() >= _HEAD]
     before = {low[cut - _HEAD : cut] for cut in cuts}
     found = set()
@@ -114,7 +114,7 @@ def _begun(values: Collection[str], low: str, grams: Container[str]) -> _Begun |
 
 
 def lowered(text: str) -> str:
-    """The text in small letters, each where it stood."""
+    """The text in lower case, each letter in its place."""
     low = text.lower()
     if len(low) != len(text):
         low = "".join(small if len(small := letter.lower()) == 1 else letter for letter in text)
@@ -122,7 +122,7 @@ def lowered(text: str) -> str:
 
 
 def _may_stand_in(value: str, low: str, grams: Container[str]) -> bool:
-    """Whether the longest plain word of the value may be in a text of these letters."""
+    """Whether the longest plain word of the value may occur in a text with these letters."""
     if len(value) < MIN_BLOTTED_CHARS or not value.strip("•"):
         return False
     plain = max(_PLAIN.findall(value), key=len, default="")
@@ -132,7 +132,7 @@ def _may_stand_in(value: str, low: str, grams: Container[str]) -> bool:
 
 
 def _any_of(values: Collection[str]) -> str:
-    """The longest first, so that of a longer value no part stays."""
+    """Longest first, so that no part of a longer value is left."""
     heads: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for value in sorted(values, key=lambda each: (-len(each), each)):
         found = _PLAIN.match(value)
@@ -147,7 +147,7 @@ def _any_of(values: Collection[str]) -> str:
 
 
 def _spelled(part: str) -> str:
-    """One letter, or white space, in each way that it may be written."""
+    """One letter, or white space, in every way it may be written."""
     if part.isspace():
         return _SPACE
     if part.isascii() and part.isalnum():

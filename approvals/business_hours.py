@@ -1,4 +1,4 @@
-"""The hours in which people are at work, as in "mon-fri 09:00-17:00". Pure: the moment is given."""
+"""The hours in which people work, as in "mon-fri 09:00-17:00". Pure: the moment is given."""
 
 import re
 from bisect import bisect_left
@@ -13,16 +13,16 @@ _PART = re.compile(r"([a-z]{3})(?:\s*-\s*([a-z]{3}))?\s+(\d{1,2}):(\d{2})\s*-\s*
 _DAY_ENDS = 24 * 60
 _EXAMPLE = "mon-fri 09:00-17:00, sat 10:00-14:00"
 
-# No time counted in business hours ends later than this, however few hours a week has.
+# No time counted in business hours ends later than this, however few the hours.
 LONGEST = timedelta(days=3653)
 
-# Minutes of the day by the clock on the wall: from, and until just before.
+# Minutes of the day by the wall clock: from, and until (exclusive).
 Opening = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class BusinessHours:
-    """The openings of each day of the week, Monday first. None at all: every hour is a business hour."""
+    """The openings of each day of the week, Monday first. With none at all, every hour is a business hour."""
 
     week: tuple[tuple[Opening, ...], ...] = ()
     zone: tzinfo | None = None
@@ -35,7 +35,7 @@ class BusinessHours:
 
     @classmethod
     def parse(cls, text: str, zone: tzinfo | None = None) -> "BusinessHours":
-        """Read hours as people write them; an empty text means every hour. Raises ValueError saying what is wrong."""
+        """Read hours as people write them. An empty text means every hour. Raises ValueError saying what is wrong."""
         if not text.strip():
             return cls(zone=zone)
         week: list[list[Opening]] = [[] for _ in DAYS]
@@ -52,9 +52,9 @@ class BusinessHours:
         return any(start <= moment < end for start, end in self._openings_on(self._local(moment).date()))
 
     def add(self, moment: datetime, seconds: float) -> datetime:
-        """The moment when so many seconds of business hours have passed; without any, the moment itself.
+        """The moment when this many seconds of business hours have passed, at most ten years later.
 
-        Ten years later at the latest, where there are such hours at all.
+        For no seconds it is the given moment. Without business hours, every second counts and there is no such bound.
         """
         if seconds <= 0:
             return moment
@@ -93,9 +93,9 @@ class BusinessHours:
             day += timedelta(days=1)
 
     def _openings_on(self, day: date) -> Iterator[tuple[datetime, datetime]]:
-        """The openings of one day as exact moments, so that an hour that is skipped or comes twice is counted as it is.
+        """The openings of one day as exact moments, so that an hour the clock skips or repeats is counted as it is.
 
-        What the clock shows twice belongs to an opening both times, and to none that ends where it begins.
+        A time that the clock shows twice belongs to an opening both times, but not to one that ends where it begins.
         """
         for start, end in self.week[day.weekday()]:
             yield self._at(day, start, fold=0), self._at(day, end, fold=int(self._comes_twice(day, end - 1)))
@@ -107,13 +107,13 @@ class BusinessHours:
         days, minute = divmod(minutes, _DAY_ENDS)
         wall = datetime.combine(day + timedelta(days=days), time(minute // 60, minute % 60, fold=fold))
         zone = self.zone or timezone.get_default_timezone()
-        # Differences are only those of real time between moments of UTC.
+        # Only differences between UTC moments are real time.
         moment = wall.replace(tzinfo=zone).astimezone(UTC)
         return moment if moment.astimezone(zone).replace(tzinfo=None) == wall.replace(fold=0) else _jump(wall, zone)
 
 
 def _jump(wall: datetime, zone: tzinfo) -> datetime:
-    """When the clock jumps over what it never shows: an opening that begins or ends there begins or ends then."""
+    """When the clock skips this time: an opening that begins or ends in the skipped time does so at that moment."""
     before, after = (wall.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (1, 0))
     seconds = range(int((after - before).total_seconds()) + 1)
 
@@ -126,14 +126,14 @@ def _jump(wall: datetime, zone: tzinfo) -> datetime:
 def _read(part: str) -> tuple[list[int], Opening]:
     found = _PART.fullmatch(part)
     if found is None:
-        raise ValueError(f"{part!r} is no business hours; write them as in {_EXAMPLE!r}.")
+        raise ValueError(f"{part!r} is not business hours; write them as in {_EXAMPLE!r}.")
     first, last = found[1], found[2] or found[1]
     for name in (first, last):
         if name not in DAYS:
-            raise ValueError(f"{name!r} is no day of the week: {', '.join(DAYS)}.")
+            raise ValueError(f"{name!r} is not a day of the week: {', '.join(DAYS)}.")
     start, end = _minutes(found[3], found[4]), _minutes(found[5], found[6])
     if start >= end:
-        raise ValueError(f"{part!r} ends before it begins; hours past midnight are two openings, of two days.")
+        raise ValueError(f"{part!r} ends before it begins; write hours past midnight as two openings on two days.")
     begin = DAYS.index(first)
     return [(begin + n) % 7 for n in range((DAYS.index(last) - begin) % 7 + 1)], (start, end)
 
@@ -141,12 +141,12 @@ def _read(part: str) -> tuple[list[int], Opening]:
 def _minutes(hour: str, minute: str) -> int:
     minutes = int(hour) * 60 + int(minute)
     if int(minute) > 59 or minutes > _DAY_ENDS:
-        raise ValueError(f"{hour}:{minute} is no time of the day.")
+        raise ValueError(f"{hour}:{minute} is not a time of day.")
     return minutes
 
 
 def _merged(openings: list[Opening]) -> tuple[Opening, ...]:
-    """The openings in order, those that touch or overlap as one."""
+    """The openings in order; those that touch or overlap become one."""
     merged: list[Opening] = []
     for start, end in sorted(openings):
         if merged and start <= merged[-1][1]:

@@ -1,4 +1,4 @@
-"""A request as people will see it: everything on the card and the terms they decide under. Writes nothing."""
+"""A request as people will see it: everything on the card, and the terms they decide under. Writes nothing."""
 
 import uuid
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -13,7 +13,7 @@ from approvals.models import Approval, ApprovalKind, Channel, Risk
 
 @dataclass(frozen=True)
 class Card:
-    """One request to be made: the exact call, everything people will be shown, and the terms."""
+    """A request to be made: the exact call, everything people will be shown, and the terms."""
 
     run_id: uuid.UUID
     execution_id: uuid.UUID
@@ -62,33 +62,33 @@ class Card:
     kind: str = ApprovalKind.AUTHORIZATION
     second_look: dict[str, str] = field(default_factory=dict)
     assurance_needed: str = ""
-    """How whoever approves shows who they are. The row has at least what the installation asks."""
+    """How the approver must show who they are. The row holds at least what the installation requires."""
     plan_text: str = ""
     salt: str = ""
-    """Of its call. It goes into both digests, so that neither can be found by trying."""
+    """The salt of its call. Part of both digests, so that neither can be found by trying."""
     pii_fields: list[str] = field(default_factory=list)
     rule_version: int = 0
-    """The version of the rule that asks; 0 where none does."""
+    """The version of the rule that asks; 0 if none does."""
     rule_digest: str = ""
-    """Of the terms of that version."""
+    """The digest of that version's terms."""
     mocked: bool = False
     """Nobody is asked or told: an eval decides."""
 
 
-# What a row keeps under the name it has on the card. Groups are rows of their own, and steps get their moments.
+# The columns that a row shares with the card. Groups are rows of their own, and steps get their moments.
 _COLUMNS = tuple(each.name for each in fields(Card) if each.name not in ("groups", "escalation"))
 CARD_COLUMNS = frozenset({*_COLUMNS, "arguments", "action_digest", "view_digest", "created_at"})
-"""What a row is made with, and keeps."""
+"""The columns a row is made with and keeps."""
 # Keys of rows, which mean nothing to a reader.
 _NOT_SHOWN = frozenset(
     {"run_id", "execution_id", "starter_id", "supersedes_id", "editor_id", "editor_lender_id", "excluded", "about"}
 )
-# Those that a request of before did not have count where they say something.
+# Columns that older requests did not have count only if they are not empty.
 _LATER = frozenset({"salt", "pii_fields", "rule_version", "rule_digest", "mocked"})
 
 
 def view_digest(card: Card) -> str:
-    """Digest of everything a person is shown before deciding, and of the terms they decide under."""
+    """The digest of everything a person is shown before deciding, and of the terms they decide under."""
     shown = {name: value for name, value in asdict(card).items() if name not in _NOT_SHOWN}
     shown = {name: value for name, value in shown.items() if value or name not in _LATER}
     return sha256(canonical(shown))
@@ -98,9 +98,9 @@ def pending(card: Card, now: datetime) -> Approval:
     """The row of a new request, not stored yet."""
     asks_people = card.kind != ApprovalKind.CONFIRMATION
     needed = step_up.needed(card.assurance_needed, card.risk, card.effect_class) if asks_people else ""
-    # As the row holds it: what is shown, and its digest, are of that.
+    # As the row holds it: people see, and the digest covers, these values.
     card = replace(card, assurance_needed=needed, reason=card.reason[:500])
-    if card.mocked:  # nobody is waited for
+    if card.mocked:  # an eval decides, so there is nobody to wait for
         card = replace(card, hold_seconds=0, target_seconds=None, escalation=())
     columns = {name: _stored(getattr(card, name)) for name in _COLUMNS}
     approval = Approval(
@@ -117,7 +117,7 @@ def pending(card: Card, now: datetime) -> Approval:
 
 
 def card_of(approval: Approval, groups: tuple[int, ...]) -> Card:
-    """The card that made a row: what `pending` has stored, read back. `groups` are those it was made with."""
+    """The card that a row was made from: what `pending` stored, read back. `groups` are those it was made with."""
     said = {each.name: _read(each.type, getattr(approval, each.name)) for each in fields(Card) if each.name in _COLUMNS}
     said["expires_seconds"] = approval.expires_seconds or 0
     escalation = tuple(Step(step["after"], step["group"], step["remind"]) for step in approval.escalation)
@@ -151,7 +151,7 @@ def digest_of(
     plan_text: str = "",
     salt: str = "",
 ) -> str:
-    """The digest an approval of this exact call is bound to. Raises ValueError when the text is no JSON."""
+    """The digest that an approval of this exact call is bound to. Raises ValueError if the text is not JSON."""
     return action_digest(
         tool=tool,
         tool_version=version,
@@ -164,7 +164,9 @@ def digest_of(
 
 
 def concerns(channel: Channel, card: Card) -> bool:
-    """Whether a channel is told of this request. Channels tell people, not customers; one for single people no team."""
+    """Whether a channel is told of this request. Channels tell people, not customers, and personal channels are not for
+    teams.
+    """
     if card.kind == ApprovalKind.CONFIRMATION or channel.personal:
         return False
     groups: set[int] = {group.pk for group in channel.groups.all()}

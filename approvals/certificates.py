@@ -1,4 +1,4 @@
-"""What this machine trusts when a server shows its certificate. Read once: that takes longer than most requests do."""
+"""Which certificate authorities this machine trusts. Read once, because reading takes longer than most requests."""
 
 import functools
 import ssl
@@ -8,7 +8,7 @@ import httpx2
 
 @functools.cache
 def trusted() -> ssl.SSLContext:
-    """The authorities of this machine, and nothing that the environment names. A process that is to take up others is
-    started anew.
+    """The machine's certificate authorities, ignoring what the environment names. A process picks up new ones
+    only when it is restarted.
     """
     return httpx2.create_ssl_context(trust_env=False)

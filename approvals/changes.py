@@ -1,4 +1,4 @@
-"""What was changed in configuration, in one row or in any, read back from the ledger. Writes nothing."""
+"""Changes to the configuration, of one row or of any, read back from the ledger. Writes nothing."""
 
 import re
 import uuid
@@ -12,18 +12,19 @@ from django.db import models
 from approvals import ledger
 from approvals.digest import canonical, load
 from approvals.models import Event
+from approvals.places import Place
 
-# What `configuration` writes.
+# The events that `configuration` writes.
 TYPES = ("configuration.created", "configuration.changed", "configuration.deleted")
-# A moment as rows are written down: to the microsecond, with its zone.
+# A moment as rows are recorded: to the microsecond, with its zone.
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?(\+00:00|Z)")
-# What is longer folds.
+# Longer values are folded.
 LONG = 120
 
 
 @dataclass(frozen=True)
 class Field:
-    """One column of a change: what stood there, and what stands there now. None: the row was not there."""
+    """One column of a change: the value before and now. None: the row did not exist."""
 
     name: str
     before: Any
@@ -57,7 +58,7 @@ class Recorded:
 
     @property
     def who(self) -> str:
-        """The actor as people read it: without the number of their row."""
+        """The actor's name for readers, without the row number."""
         return self.actor.split(":", 2)[-1]
 
     def of(self, name: str) -> Field | None:
@@ -86,7 +87,7 @@ def _text(value: Any) -> str:
 
 
 def _read(event: Event, row: models.Model) -> Recorded | None:
-    """The event as a change of this row. None: it only quotes its key."""
+    """The event as a change of this row. None: it only quotes the row's key."""
     data = load(event.body)["data"]
     if (data["table"], data["key"]) != (row._meta.label, str(row.pk)):
         return None
@@ -98,14 +99,14 @@ def _read(event: Event, row: models.Model) -> Recorded | None:
 
 # --- What was changed, in any row ------------------------------------------------------------------
 
-# So many events are looked through for one page: names and tables stand in the text of an event alone.
+# One page looks through at most this many events: only the text of an event has names and tables.
 MAX_LOOKED_AT = 2000
 _AT_A_TIME = 200
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which changes are looked for. Empty: all of them. `who` are actor keys, as in `user:5`; None: whoever."""
+    """Which changes to find. Empty: all. `who` are actor keys, as in `user:5`; None: anybody."""
 
     table: str = ""
     name: str = ""
@@ -116,7 +117,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Made:
-    """One change of a row of configuration."""
+    """One change of a configuration row."""
 
     id: uuid.UUID
     at: datetime
@@ -130,15 +131,15 @@ class Made:
 
 @dataclass(frozen=True)
 class Page:
-    """Changes, the latest first. `older` is where the next page begins; `is_cut`: not all of this one was looked at."""
+    """Changes, latest first. `older` is where the next page begins; `is_cut`: this page was not searched to its end."""
 
     made: list[Made]
-    older: tuple[datetime, uuid.UUID] | None = None
+    older: Place | None = None
     is_cut: bool = False
 
 
-def latest(wanted: Wanted, most: int, before: tuple[datetime, uuid.UUID] | None = None) -> Page:
-    """A page of changes, from the latest or from a place on. One query for each two hundred events looked at."""
+def latest(wanted: Wanted, most: int, before: Place | None = None) -> Page:
+    """A page of changes, from the latest or from a given place. One query for every two hundred events searched."""
     found: list[Made] = []
     looked_at = 0
     events = _candidates(wanted)
@@ -147,7 +148,7 @@ def latest(wanted: Wanted, most: int, before: tuple[datetime, uuid.UUID] | None 
         for event in rows:
             if len(found) == most:
                 return Page(found, before)
-            looked_at, before = looked_at + 1, (event.at, event.pk)
+            looked_at, before = looked_at + 1, Place.of(event)
             made = read(event)
             if _fits(made, wanted):
                 found.append(made)
@@ -157,7 +158,7 @@ def latest(wanted: Wanted, most: int, before: tuple[datetime, uuid.UUID] | None 
 
 
 def read(event: Event) -> Made:
-    """An event as the change it records. It is one of `TYPES`."""
+    """An event as the change it records. Its type is one of `TYPES`."""
     data = event.data
     before, after = data["before"] or {}, data.get("after") or {}
     fields = [Field(name, before.get(name), after.get(name)) for name in dict.fromkeys([*before, *after])]
@@ -166,7 +167,7 @@ def read(event: Event) -> Made:
 
 
 def _candidates(wanted: Wanted) -> models.QuerySet[Event]:
-    """The events that may be wanted: their text holds what is looked for, somewhere."""
+    """Candidate events: their text contains what is searched for, somewhere."""
     events = Event.objects.filter(chain=ledger.CONFIGURATION, type__in=TYPES)
     if wanted.table:
         events = events.filter(body__contains=f'"table":{canonical(wanted.table)}')
@@ -177,12 +178,9 @@ def _candidates(wanted: Wanted) -> models.QuerySet[Event]:
     return events.filter(at__gte=wanted.since) if wanted.since is not None else events
 
 
-def _behind(events: models.QuerySet[Event], place: tuple[datetime, uuid.UUID] | None) -> models.QuerySet[Event]:
+def _behind(events: models.QuerySet[Event], place: Place | None) -> models.QuerySet[Event]:
     ordered = events.order_by("-at", "-id")
-    if place is None:
-        return ordered
-    at, key = place
-    return ordered.filter(models.Q(at__lte=at) & (models.Q(at__lt=at) | models.Q(id__lt=key)))
+    return ordered if place is None else ordered.filter(place.older)
 
 
 def _fits(made: Made, wanted: Wanted) -> bool:

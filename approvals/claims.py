@@ -1,14 +1,14 @@
 """The only writer of Claim and Snooze: who looks after a request, and who does not want to see it for a while.
 
-A claim is advice. It gives and takes no right: whoever may decide may still decide. It counts while
-the request waits, by the database's clock, and no longer; rows that count for nothing are swept.
+A claim is advice. It gives and takes no rights: everybody who may decide still may. It counts while the request waits,
+by the database's clock; rows that no longer count are swept.
 
 The caller holds the lock on the run's row and is inside `ledger.transaction()`.
 """
 
 import functools
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -24,46 +24,25 @@ from approvals.standing import Refusal, may_decide
 
 
 def standing() -> QuerySet[Claim]:
-    """The claims that count: of requests that wait, whose lease has not run out."""
+    """The claims that count: their request waits and their lease has not run out."""
     lasts = Q(until__isnull=True) | Q(until__gt=Now())
     return Claim.objects.filter(lasts, approval__state__in=Approval.UNDECIDED)
 
 
 def of(approval_id: uuid.UUID) -> Claim | None:
-    """The claim on a request, if there is one that counts."""
+    """The claim on a request, if one counts."""
     return standing().select_related("user", "group", "handed_by").filter(approval=approval_id).first()
 
 
 def concerns(claim: Claim, user: User) -> bool:
-    """Whether a claim is this person's: their own, or that of a group they are in."""
+    """Whether a claim is this person's: their own, or one of a group they are in."""
     if claim.user_id is not None:
         return claim.user_id == user.pk
     return user.groups.filter(pk=claim.group_id).exists()
 
 
-def deciders(approval: Approval, without: Collection[int] = ()) -> QuerySet[User]:
-    """Everybody who may decide about a request, as `standing.may_decide` has it, by another right than of these."""
-    found = entitlement.deciders()
-    groups = list(approval.groups.all())
-    if groups:
-        members = User.groups.through.objects.filter(group__in=groups).values("user")
-        found = found.filter(Q(pk__in=members) | Q(pk__in=entitlement.deputies(approval).exclude(lender__in=without)))
-    if approval.starter_excluded and approval.starter_id is not None:
-        found = found.exclude(pk=approval.starter_id)
-    barred = {*approval.excluded, *without}
-    return found.exclude(pk__in=barred) if barred else found
-
-
-def deciding_groups(approval: Approval) -> QuerySet[Group]:
-    """The groups a request can be handed to: those it is decided by, else those somebody in which may decide."""
-    members = User.groups.through.objects.filter(user__in=deciders(approval))
-    found = Group.objects.filter(pk__in=members.values("group"))
-    asked = [group.pk for group in approval.groups.all()]
-    return found.filter(pk__in=asked) if asked else found.filter(permissions__codename="decide_approval").distinct()
-
-
 def take(approval_id: uuid.UUID, user: User, lease: timedelta) -> Claim | Refusal:
-    """Claim a request for as long as the lease, or renew one's claim. First wins."""
+    """Claim a request for the length of the lease, or renew your claim. First wins."""
     approval = _waiting(approval_id)
     if isinstance(approval, Refusal):
         return approval
@@ -77,7 +56,7 @@ def take(approval_id: uuid.UUID, user: User, lease: timedelta) -> Claim | Refusa
         return Refusal("claimed", f"{_name(current)} has claimed this. You may still decide.")
     Claim.objects.filter(approval=approval_id).delete()
     now = _now(approval)
-    # Whoever did not take the lock first is held off by the constraint.
+    # The constraint stops a caller that did not take the lock first.
     claim, made = Claim.objects.get_or_create(
         approval=approval, defaults={"user": user, "until": now + lease, "claimed_at": now}
     )
@@ -88,18 +67,18 @@ def take(approval_id: uuid.UUID, user: User, lease: timedelta) -> Claim | Refusa
 
 
 def renew(approval_id: uuid.UUID, user: User, lease: timedelta) -> bool:
-    """Lengthen one's own lease. False: there is none to lengthen. No event: a claim is a fact, its renewal is not."""
-    mine = standing().annotate(db_now=Now()).filter(approval=approval_id, user=user, until__isnull=False)
+    """Lengthen your own lease. False: there is none to lengthen. No event: a claim is a fact, its renewal is not."""
+    mine = standing().annotate(database_now=Now()).filter(approval=approval_id, user=user, until__isnull=False)
     claim = mine.first()
     if claim is None:
         return False
-    # Never shortened: what was renewed a moment later by another page stays.
-    until = claim.db_now + lease
+    # Never shorten it: another page may have renewed it a moment later.
+    until = claim.database_now + lease
     return bool(Claim.objects.filter(pk=claim.pk, user=user, until__lte=until).update(until=until))
 
 
 def release(approval_id: uuid.UUID, user: User) -> Refusal | None:
-    """Give back what one has claimed or was handed."""
+    """Give back a request that you claimed or were handed."""
     approval = _waiting(approval_id)
     if isinstance(approval, Refusal):
         return approval
@@ -114,7 +93,7 @@ def release(approval_id: uuid.UUID, user: User) -> Refusal | None:
 def hand_over(approval_id: uuid.UUID, by: User, to: User | Group, note: str) -> Claim | Refusal:
     """Hand a request to a person or a group who may decide about it. It stays theirs until they give it back.
 
-    Who is away has said who looks after their work; a request goes there if that person may decide.
+    If the person is away, the request goes to their deputy, provided that the deputy may decide.
     """
     approval = _waiting(approval_id)
     if isinstance(approval, Refusal):
@@ -124,14 +103,14 @@ def hand_over(approval_id: uuid.UUID, by: User, to: User | Group, note: str) -> 
         return Refusal("claimed", f"{_name(current)} has claimed this, so only they can hand it over.")
     instead_of = ""
     if isinstance(to, User):
-        if not deciders(approval).filter(pk=to.pk).exists():
+        if not entitlement.deciders_of(approval).filter(pk=to.pk).exists():
             return Refusal("may_not_decide", f"{_called(to)} may not decide about this. Hand it to somebody who may.")
         if (deputy := _deputy(to, approval)) is not None:
             to, instead_of = deputy, _called(to)
-    elif not deciding_groups(approval).filter(pk=to.pk).exists():
+    elif not entitlement.deciding_groups(approval).filter(pk=to.pk).exists():
         return Refusal("may_not_decide", f"Nobody in {to.name} may decide about this. Hand it to somebody who may.")
     if to == by:
-        return Refusal("own_claim", "Claim it instead of handing it to yourself.")
+        return Refusal("own_claim", "To take it yourself, claim it.")
     Claim.objects.filter(approval=approval_id).delete()
     claim = Claim.objects.create(
         approval=approval,
@@ -148,7 +127,7 @@ def hand_over(approval_id: uuid.UUID, by: User, to: User | Group, note: str) -> 
 
 
 def left_behind(limit: int) -> list[tuple[uuid.UUID, uuid.UUID]]:
-    """Requests that were handed to somebody who is away now, as (request, run)."""
+    """Requests handed to somebody who is away now, as (request, run)."""
     return _left_behind(limit).rows()
 
 
@@ -159,7 +138,7 @@ def _left_behind(limit: int) -> Prepared[tuple[uuid.UUID, uuid.UUID]]:
 
 
 def hand_on(approval_id: uuid.UUID) -> bool:
-    """Give such a request to who stands in. False: it is not such a one, or that person may not decide about it."""
+    """Give such a request to the deputy. False: it is not such a request, or the deputy may not decide about it."""
     claim, approval = of(approval_id), _waiting(approval_id)
     if claim is None or claim.user is None or claim.until is not None or isinstance(approval, Refusal):
         return False
@@ -168,12 +147,12 @@ def hand_on(approval_id: uuid.UUID) -> bool:
 
 
 def snooze(approval_id: uuid.UUID, user: User, until: datetime) -> Snooze | Refusal:
-    """Keep a request out of one person's queue until then. Nobody sleeps past the time it is due."""
+    """Keep a request out of one person's queue until then, but not past the time it is due."""
     approval = _waiting(approval_id)
     if isinstance(approval, Refusal):
         return approval
     if until <= _now(approval):
-        return Refusal("invalid", "That time has passed already.")
+        return Refusal("invalid", "That time has already passed.")
     if until >= approval.expires_at:
         return Refusal("past_expiry", "It expires before that, so it stays where it is. Choose a shorter time.")
     Snooze.objects.filter(user=user, until__lte=Now()).delete()
@@ -186,7 +165,7 @@ def wake(approval_id: uuid.UUID, user: User) -> bool:
 
 
 def wake_in_time(approval: Approval) -> None:
-    """Bring a request back to those who would sleep past its time, which is sooner than when they snoozed it."""
+    """Bring a request back to people who would sleep past its time, which is now sooner than when they snoozed it."""
     Snooze.objects.filter(approval=approval.pk, until__gte=approval.expires_at).delete()
 
 
@@ -206,24 +185,24 @@ def _ended(model: type[Claim] | type[Snooze], limit: int) -> Prepared[uuid.UUID]
 
 
 def _waiting(approval_id: uuid.UUID) -> Approval | Refusal:
-    found = Approval.objects.select_for_update().annotate(db_now=Now()).filter(pk=approval_id).first()
+    found = Approval.objects.select_for_update().annotate(database_now=Now()).filter(pk=approval_id).first()
     if found is None:
         return Refusal("not_found", "There is no such request.")
     if found.state not in Approval.UNDECIDED or found.expires_at <= _now(found):
-        return Refusal("not_waiting", "This request no longer waits for anybody.")
+        return Refusal("not_waiting", "This request is no longer waiting for anybody.")
     return found
 
 
 def _deputy(user: User, approval: Approval) -> User | None:
-    """Who looks after the work of a person who is away, if they may decide about this."""
+    """Who looks after an absent person's work, if they may decide about this."""
     deputy = absences.standing_in([user.pk]).get(user.pk)
-    if deputy is None or not deciders(approval).filter(pk=deputy.pk).exists():
+    if deputy is None or not entitlement.deciders_of(approval).filter(pk=deputy.pk).exists():
         return None
     return deputy
 
 
 def _now(approval: Approval) -> datetime:
-    now: datetime = approval.db_now  # type: ignore[attr-defined]
+    now: datetime = approval.database_now  # type: ignore[attr-defined]
     return now
 
 
@@ -242,5 +221,5 @@ def _called(who: User | Group | None) -> str:
 
 
 def erase(approval_ids: Iterable[uuid.UUID]) -> None:
-    """Take away what was noted when some requests were handed over."""
+    """Erase the notes that some requests were handed over with."""
     Claim.objects.filter(approval__in=approval_ids).exclude(note="").update(note=ERASED)

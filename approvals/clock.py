@@ -11,22 +11,22 @@ from django.db.models.functions import Now as DjangoNow
 from django.db.models.sql.compiler import SQLCompiler
 from django.utils import timezone
 
-# Further ahead nobody means it. The last day of the calendar is in the year 10000 elsewhere, which databases store and
-# cannot give back.
+# Nobody means a time further ahead. The last day of the calendar is in the year 10000 in other zones, which databases
+# can store but not give back.
 FURTHEST = timedelta(days=3653)
-# What two clocks that are well may differ by, and how long an answer may take that says what time it is.
+# How far two good clocks may differ, and how long an answer that tells the time may take.
 WELL_WITHIN, SOON_SECONDS = timedelta(seconds=2), 1.0
 
 _off = timedelta(0)
 
 
 def now() -> datetime:
-    """What the time is by the database's clock, as far as this process has heard of it: without asking."""
+    """The time by the database's clock, as this process last heard it: without asking."""
     return datetime.now(UTC) + _off
 
 
 def asked() -> datetime:
-    """What the time is by the database's clock, which is asked."""
+    """The time by the database's clock, which is asked."""
     postgresql = connection.vendor == "postgresql"
     with connection.cursor() as cursor:
         cursor.execute("SELECT STATEMENT_TIMESTAMP()" if postgresql else "SELECT STRFTIME('%Y-%m-%dT%H:%M:%fZ', 'NOW')")
@@ -35,9 +35,9 @@ def asked() -> datetime:
 
 
 def heard(moment: datetime, asked_at: float) -> None:
-    """The database has said what time it is. `asked_at`: since when it was asked, by `time.monotonic`.
+    """The database has told the time. `asked_at`: when it was asked, by `time.monotonic`.
 
-    Nothing follows from an answer that took long: it was true before it was waited for.
+    An answer that took long is ignored: it was true before the wait.
     """
     global _off
     if time.monotonic() - asked_at <= SOON_SECONDS:
@@ -46,12 +46,12 @@ def heard(moment: datetime, asked_at: float) -> None:
 
 
 def is_too_far(moment: datetime) -> bool:
-    """Whether something that somebody lets end then is as good as without an end."""
+    """Whether this end is so far ahead that there is effectively none."""
     return moment > timezone.now() + FURTHEST
 
 
 class SecondsSince(Func):
-    """Seconds of the database's clock since a stored time, as a float."""
+    """Seconds since a stored time by the database's clock, as a float."""
 
     output_field = FloatField()
 
@@ -65,10 +65,10 @@ class SecondsSince(Func):
 
 
 class Now(DjangoNow):
-    """Now, in the form in which both databases keep times.
+    """Now, in the form in which both databases store times.
 
-    SQLite compares times as text. Django stores six decimals, and none for a whole second; its own `Now`
-    gives three: the same moment would come before itself.
+    SQLite compares times as text. Django stores six decimals, or none for a whole second, but its own `Now` gives
+    three, so a moment would come before itself.
     """
 
     moment = "'NOW'"

@@ -1,7 +1,7 @@
 """The only writer of Comment: what people say to each other about a request. It is never changed and never deleted.
 
-Comments are for people alone: nothing that a model reads is made from them, and no decision rests on them. The
-caller holds the lock on the run's row and is inside `ledger.transaction()`.
+Comments are for people alone: no model reads anything made from them, and no decision depends on them. The caller holds
+the lock on the run's row and is inside `ledger.transaction()`.
 """
 
 import re
@@ -23,20 +23,20 @@ from approvals.sealed import ERASED, GONE, sealed
 from approvals.standing import Refusal
 
 MAX_CHARS = 2000
-# Of one person about one request: what mentions people is mailed.
+# By one person about one request: mentions send mail.
 MAX_PER_MINUTE = 20
 MAX_PER_PERSON = 200
-# So many, the latest, stand on a page.
+# A page shows this many, the latest.
 SHOWN = 50
-# More names than these are a list, and tell nobody.
+# With more names than this, a mention tells nobody.
 MAX_MENTIONS = 20
-# As usernames are written; what ends a sentence is no part of one.
+# Usernames as written. Punctuation that ends a sentence is not part of one.
 _NAMED = re.compile(r"(?<![\w@.+-])@(\w(?:[\w.@+-]*\w)?)")
 
 
 @dataclass(frozen=True)
 class Posted:
-    """A comment, whom it tells, and which of those it names it could not tell."""
+    """A comment, whom it tells, and which of those it mentions could not be told."""
 
     comment: Comment
     told: Sequence[str]
@@ -45,23 +45,23 @@ class Posted:
 
 @dataclass(frozen=True)
 class Said:
-    """The latest comments, the newest last, and how many came before them."""
+    """The latest comments, newest last, and how many came before them."""
 
     comments: Sequence[Comment]
     earlier: int = 0
 
 
 def post(approval: Approval, author: User, text: str) -> Posted | Refusal:
-    """Keep what somebody says about a request, and tell those they mention who may see it. Of one whose words were
-    taken away nobody says anything: nobody would take that away.
+    """Keep what somebody says about a request, and tell those they mention who may see it. Nothing can be said about an
+    erased request: nobody would erase that.
     """
     if approval.erased_at is not None:
-        return Refusal("erased", "What was asked is erased, so nothing more is said of it.")
+        return Refusal("erased", "This request was erased, so it takes no more comments.")
     words = without_secrets_of(approval, as_typed(text))
     if not words:
         return Refusal("message_required", "Write something first.")
     if len(words) > MAX_CHARS:
-        return Refusal("too_long", f"A comment has {MAX_CHARS} characters at most.")
+        return Refusal("too_long", f"A comment can have at most {MAX_CHARS} characters.")
     if too_many := _too_many(approval, author):
         return Refusal("too_many_comments", too_many)
     comment = Comment.objects.create(approval=approval, author=author, text=words, at=Now())
@@ -82,18 +82,18 @@ def post(approval: Approval, author: User, text: str) -> Posted | Refusal:
 
 
 def of(approval: Approval, most: int | None = SHOWN) -> Said:
-    """What was said about a request. `most`: no more than so many of the latest. One query."""
+    """What was said about a request. `most`: at most this many of the latest. One query."""
     found = approval.comments.select_related("author").annotate(in_all=Window(Count("pk"))).order_by("-at", "-id")
     rows = list(found[:most])
     return Said(rows[::-1], rows[0].in_all - len(rows)) if rows else Said([])
 
 
 def _too_many(approval: Approval, author: User) -> str:
-    """Why somebody may say nothing more about a request, for now or at all; or an empty text."""
+    """Why somebody may not comment on a request, for now or at all. Empty: they may."""
     lately = Count("pk", filter=Q(at__gt=Now() - timedelta(minutes=1)))
     said = Comment.objects.filter(approval=approval, author=author).aggregate(in_all=Count("pk"), lately=lately)
     if said["in_all"] >= MAX_PER_PERSON:
-        return f"You have written {MAX_PER_PERSON} comments on this request, and one person writes no more."
+        return f"You have written {MAX_PER_PERSON} comments on this request, which is the most for one person."
     if said["lately"] >= MAX_PER_MINUTE:
         return f"More than {MAX_PER_MINUTE} comments in a minute. Wait a moment, then send it again."
     return ""
@@ -105,7 +105,7 @@ def mentioned(text: str) -> list[str]:
 
 
 def without_secrets_of(approval: Approval, text: str) -> str:
-    """The text without the values of the request's secret arguments, as it was proposed and as it will run."""
+    """The text without the values of the request's secret arguments, as proposed and as they will run."""
     secrets: set[str] = set()
     for arguments in {approval.arguments_text, approval.final_arguments_text} - {""}:
         try:
@@ -116,5 +116,5 @@ def without_secrets_of(approval: Approval, text: str) -> str:
 
 
 def erase(approval_ids: Sequence[uuid.UUID]) -> None:
-    """Take away what people said to each other about some requests. That they did stays."""
+    """Erase what people said to each other about some requests. The fact that they did stays."""
     Comment.objects.filter(approval__in=approval_ids).update(text=ERASED, salt=GONE)

@@ -1,4 +1,4 @@
-"""Conditions in CEL: what is wrong with one that is written, and what one says of the names it is given. Pure."""
+"""Conditions in CEL: what is wrong with how one is written, and whether it holds for the names it is given. Pure."""
 
 import functools
 import re
@@ -9,24 +9,24 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 
-# The package loads its own command line first, with a terminal's editor: a fifth of every process's start.
+# The package would load its own command line first, with a terminal editor: a fifth of every process's start.
 sys.modules.setdefault("cel.cli", ModuleType("cel.cli"))
 import cel  # noqa: E402
 
 # The name a macro binds, as `item` in args.items.exists(item, item > 3).
 _LOOP_NAME = re.compile(r"\.\s*(?:all|exists|exists_one|filter|map)\s*\(\s*(\w+)\s*,")
-# A loop begins, a bracket opens or closes, a list is looked through, or lists are put together.
+# The start of a loop, a bracket, `in` (which searches a list), or lists being joined.
 _PARTS = re.compile(r"\.\s*(?:all|exists|exists_one|filter|map)\s*\(|[()]|\bin\b|\+")
-# Texts, and remarks, in which an apostrophe begins no text.
+# Strings, and comments, in which an apostrophe does not begin a string.
 _TEXTS = re.compile(r"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|//[^\n]*)""")
 _SYNTAX = re.compile(r"<input>:\d+:(\d+): Syntax error: (.*?)(?: expecting .*)?$", re.MULTILINE)
 _TOKEN = re.compile(r"'(.*)'")
 
-# What is longer can be a chain that ends the process where it is read or evaluated, by a signal that nothing catches.
-# Brackets the reader counts itself; of chains, no more fits in here than a thread's stack carries many times over.
+# A longer condition can be a chain so deep that reading or evaluating it kills the process with a signal that nothing
+# catches. The parser itself limits brackets, and the chains that fit within this limit need only a fraction of a
+# thread's stack.
 MAX_CHARS = 2000
-# Loops within loops go so often round for one condition at most: nothing interrupts them, and nothing else of the
-# process goes on meanwhile.
+# Nested loops of one condition may go round at most this often. Nothing interrupts them, and the whole process waits.
 MOST_ROUNDS = 1_000_000
 
 Context = cel.Context
@@ -37,11 +37,11 @@ _NONE: Functions = MappingProxyType({})
 
 
 class TooMuch(ValueError):
-    """A condition is not evaluated: over these values it would take too long."""
+    """A condition is not evaluated because it would take too long over these values."""
 
 
 def check(text: str, names: Collection[str]) -> None:
-    """Refuse a condition that does not compile, looks at other names or has no end. Raises ValidationError."""
+    """Refuse a condition that does not compile, uses other names, or is too long. Raises ValidationError."""
     if not text.strip():
         return
     if len(text) > MAX_CHARS:
@@ -56,20 +56,20 @@ def check(text: str, names: Collection[str]) -> None:
 
 
 def names_in(text: str) -> frozenset[str]:
-    """What a condition looks at, as args or customer. Raises ValueError when it does not compile or is too long."""
+    """What a condition looks at, such as args or customer. Raises ValueError if it does not compile or is too long."""
     return _compiled(text)[1] if text.strip() else frozenset()
 
 
 def is_true(text: str, names: Mapping[str, Any] | Context, functions: Functions = _NONE) -> bool:
-    """Whether a condition holds; an empty one does. Raises whatever stops it from being evaluated.
+    """Whether a condition holds; an empty one does. Raises whatever stops the evaluation.
 
-    A context that was made once does for many conditions, without loops in loops; functions are added to names only.
+    A context made once serves many conditions, but not those with nested loops. Functions need names, not a context.
     """
     if not text.strip():
         return True
     if (depth := depth_of(text)) > 1:
         if isinstance(names, Context):
-            raise TypeError("loops within loops are given the names themselves, which are looked at first")
+            raise TypeError("nested loops need the names themselves, which are checked first")
         _must_end(text, depth, names)
     context = names if isinstance(names, Context) else Context(variables=dict(names))
     for name, function in functions.items():
@@ -82,7 +82,7 @@ def is_true(text: str, names: Mapping[str, Any] | Context, functions: Functions 
 
 @functools.lru_cache(maxsize=1024)
 def depth_of(text: str) -> int:
-    """How many loops of a condition stand within each other: of its macros, and of `in`, which looks through a list."""
+    """How deeply the loops of a condition are nested: those of its macros, and those of `in`, which searches a list."""
     deepest, opened = 0, [0]
     for part in _PARTS.findall(_TEXTS.sub("", text)):
         if part.endswith("("):
@@ -94,7 +94,7 @@ def depth_of(text: str) -> int:
 
 
 def _must_end(text: str, depth: int, names: Mapping[str, Any]) -> None:
-    """Raises TooMuch where loops within loops would go round too often."""
+    """Raises TooMuch if nested loops would go round too often."""
     longest, left = 0, list(names.values())
     while left:
         value = left.pop()
@@ -107,7 +107,7 @@ def _must_end(text: str, depth: int, names: Mapping[str, Any]) -> None:
 
 
 def _why(error: str) -> str:
-    """What the compiler says, for somebody who does not know its grammar."""
+    """What the compiler says, for somebody who does not know the grammar."""
     found = _SYNTAX.search(error)
     if found is None:
         return error
@@ -116,17 +116,17 @@ def _why(error: str) -> str:
         return f"it ends at character {place}, where something is missing."
     if (token := _TOKEN.search(problem)) is None:
         return f"{problem.strip()}, at character {place}."
-    advice = " Equal is written ==." if token[1].strip() == "=" else ""
-    return f"{token[1].strip()!r} cannot stand at character {place}.{advice}"
+    advice = " Use == for equality." if token[1].strip() == "=" else ""
+    return f"{token[1].strip()!r} is not allowed at character {place}.{advice}"
 
 
 def _too_long(text: str) -> str:
-    return f"The condition has {len(text):,} characters; at most {MAX_CHARS:,} are evaluated."
+    return f"The condition has {len(text):,} characters; at most {MAX_CHARS:,} are allowed."
 
 
 @functools.lru_cache(maxsize=1024)
 def _compiled(text: str) -> tuple[cel.Program, frozenset[str]]:
-    """A condition made ready, and the names it looks at. None is read or evaluated but what comes from here."""
+    """A compiled condition and the names it looks at. Every condition is read and evaluated through here."""
     if len(text) > MAX_CHARS:
         raise ValueError(_too_long(text))
     program = cel.compile(text)

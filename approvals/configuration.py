@@ -1,7 +1,7 @@
-"""Changes to configuration, each an event with what was there before and after.
+"""Changes to the configuration, each an event with the state before and after.
 
-Admin pages, commands and the API all change configuration through here. The height of the
-configuration chain is therefore the version of the configuration.
+Admin pages, commands and the API all change configuration through here. The height of the configuration chain is
+therefore the version of the configuration.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,9 +16,9 @@ from django.db.models import ProtectedError
 
 from approvals import ledger
 
-# Never written to an event, whatever table they stand in.
+# Never written to an event, whichever table they are in.
 SECRET_FIELDS = frozenset({"password", "digest", "secret"})
-# Long lists that follow from what an event says anyway.
+# Long lists that follow from the rest of the event.
 DERIVED_FIELDS = frozenset({"simulated_calls"})
 
 _PLAIN = (bool, int, float, str, list, dict, type(None))
@@ -28,7 +28,7 @@ _PLAIN = (bool, int, float, str, list, dict, type(None))
 class Change:
     """What one event says: the fields that differ, before and after.
 
-    `before` is None for a new row, `after` is None for one that was deleted.
+    `before` is None for a new row, `after` is None for a deleted one.
     """
 
     table: str
@@ -49,7 +49,7 @@ class _Rehearsed(Exception):
 
 @contextmanager
 def transaction(dry_run: bool = False) -> Iterator[None]:
-    """A `ledger.transaction()` around several changes. A dry run is undone at its end, events and all."""
+    """A `ledger.transaction()` around several changes. A dry run is undone at its end, events included."""
     try:
         with ledger.transaction():
             yield
@@ -60,7 +60,7 @@ def transaction(dry_run: bool = False) -> Iterator[None]:
 
 
 def describe(instance: models.Model) -> dict[str, Any]:
-    """A row as plain JSON values. Related rows are named by their text, secrets are left out."""
+    """A row as plain JSON values. Related rows are named by their text; secrets are left out."""
     described: dict[str, Any] = {}
     for field in instance._meta.concrete_fields:
         if field.name in SECRET_FIELDS | DERIVED_FIELDS:
@@ -74,13 +74,13 @@ def describe(instance: models.Model) -> dict[str, Any]:
 
 
 def before(instance: models.Model) -> dict[str, Any] | None:
-    """The stored state of a row that is about to change, locked until the transaction ends. None: it is new."""
+    """The stored state of a row that is about to change, locked until the transaction ends. None: the row is new."""
     stored = _stored(instance).select_for_update(of=("self",), no_key=True).first()
     return describe(stored) if stored is not None else None
 
 
 def hold(instance: models.Model) -> None:
-    """Keep the stored row as it is until the transaction ends: others who would change it wait."""
+    """Lock the stored row until the transaction ends: others who would change it wait."""
     list(_stored(instance).select_for_update(of=("self",), no_key=True).values_list("pk"))
 
 
@@ -96,17 +96,17 @@ def save(instance: models.Model, actor: str, many: Mapping[str, Sequence[models.
 
 
 def naming(group: Group) -> list[models.Model]:
-    """The rules, requests and channels that name a group. Without it they would mean everybody."""
+    """The rules, requests and channels that name a group. Without the group they would mean everybody."""
     return [*group.rule_set.all(), *group.approval_set.all()[:20], *group.channel_set.all()]
 
 
 def delete(instance: models.Model, actor: str) -> list[Change]:
-    """Remove a row and those that go with it, and record what each was.
+    """Remove a row and the rows that go with it, and record what each was.
 
-    Raises ProtectedError when something that must stay refers to it.
+    Raises ProtectedError if something that must stay refers to it.
     """
     with ledger.transaction():
-        # Whoever makes something name the row meanwhile waits for this, and then there is no such row to name.
+        # Others who would refer to this row wait for this lock, and then the row is gone.
         list(_stored(instance).select_for_update(of=("self",)).values_list("pk"))
         if isinstance(instance, Group) and (rows := naming(instance)):
             raise ProtectedError(f"{instance} is named by {rows[0]}, which would be open to everybody.", set(rows))
@@ -127,7 +127,7 @@ def record_change(instance: models.Model, was: dict[str, Any] | None, actor: str
         changed = [name for name in now if was is None or was.get(name) != now[name]]
         if not changed:
             return None
-        # A writer that gives the number itself has counted already.
+        # A writer that sets the version itself has already counted.
         if was is not None and _counts_versions(instance) and now["version"] <= was["version"]:
             now["version"] = was["version"] + 1
             _stored(instance).update(version=now["version"])
@@ -146,14 +146,14 @@ def record_change(instance: models.Model, was: dict[str, Any] | None, actor: str
 
 
 def _counts_versions(instance: models.Model) -> bool:
-    """Whether a row has a number that grows with each change of it."""
+    """Whether a row has a version that grows with each change."""
     return any(
         field.name == "version" and isinstance(field, models.IntegerField) for field in instance._meta.concrete_fields
     )
 
 
 def _with_owners(linked: models.QuerySet[Any]) -> models.QuerySet[Any]:
-    """Rows with those they belong to: many a row's text is made from them."""
+    """Rows with the rows they belong to, from which the text of many is made."""
     owners = [field.name for field in linked.model._meta.concrete_fields if field.many_to_one and not field.null]
     return linked.select_related(*owners) if owners else linked
 
@@ -166,7 +166,7 @@ def _record(change: Change, actor: str) -> None:
 
 
 def _going_with(instance: models.Model) -> list[models.Model]:
-    """The rows that a deletion takes along, without those that only link two others."""
+    """The rows that a deletion takes along, except those that only link two others."""
     collector = NestedObjects(using=router.db_for_write(type(instance)), origin=instance)
     collector.collect([instance])
     return [
@@ -179,10 +179,10 @@ def _going_with(instance: models.Model) -> list[models.Model]:
 
 
 def _hold_groups(many: Mapping[str, Sequence[models.Model]]) -> None:
-    """Keep groups from being deleted until what names them is stored.
+    """Keep groups from being deleted until the rows that name them are stored.
 
-    A reference is looked at when the transaction commits, under the lock of the chain: a deletion that has the group
-    then and wants the chain would end one of the two as a deadlock.
+    References are checked at commit, under the chain's lock. A deletion that held the group and wanted the chain would
+    end one of the two as a deadlock.
     """
     groups = [item.pk for items in many.values() for item in items if isinstance(item, Group)]
     if groups:

@@ -1,4 +1,4 @@
-"""Who of those who decided about a request count, held against thresholds. Reads only."""
+"""Which of a request's decisions count towards its thresholds. Reads only."""
 
 from collections.abc import Collection, Iterable
 from typing import Any
@@ -12,9 +12,9 @@ from approvals.thresholds import Count, Reviewer, Terms
 
 
 def reviewers(approval: Approval, rights: Iterable[tuple[int, int | None]], risk: str = "") -> dict[int, Reviewer]:
-    """These people, as (who decides, whose right it is where it was lent), with the groups they decide for now.
+    """These people, as (who decides, whose right it is if lent), with the groups they decide for now.
 
-    By their own right those are the groups they are in, by a lent one those that are lent to them about this request.
+    By their own right, these are the groups they are in; by a lent right, those lent to them for this request.
     """
     lenders = dict(rights)
     if not lenders:
@@ -43,10 +43,10 @@ def count(
     excluded: Collection[int | None] = (),
     risk: str = "",
 ) -> Count:
-    """The approvals given and the rejections standing, by these terms.
+    """The approvals given and the rejections standing, under these terms.
 
-    `besides`: people who look at it, and are known to it with the others. `excluded` count for nothing.
-    `risk`: of which the call is by now; a right may have been lent for less.
+    `besides`: people who look at the request, counted among the known people. `excluded` people count for nothing.
+    `risk`: the call's current risk; a right may have been lent for a lower one.
     """
     agreed = _rights(approving, excluded)
     against = _rights(rejections(approval), excluded)
@@ -61,7 +61,7 @@ def count(
 
 
 def _rights(decisions: Iterable[Decision], excluded: Collection[int | None]) -> dict[int, int | None]:
-    """By who decided whose right they used, without those who count for nothing, by whomever they speak."""
+    """For each decider, whose right they used, without people who count for nothing, even if others speak for them."""
     return {
         each.user_id: each.on_behalf_of_id
         for each in decisions
@@ -70,7 +70,7 @@ def _rights(decisions: Iterable[Decision], excluded: Collection[int | None]) -> 
 
 
 def rejections(approval: Approval) -> list[Decision]:
-    """The rejections that stand: a change of the call does not take them back, only who rejected does."""
+    """The rejections that stand. Changing the call does not take them back; only the person who rejected can."""
     return [
         decision
         for decision in approval.decisions.filter(undone_at__isnull=True, type=DecisionType.REJECT)

@@ -1,4 +1,4 @@
-"""What is raised while the database is away, and plans that it has made for tables as they were."""
+"""What is raised while the database is away, and how to renew query plans that a migration has made out of date."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,18 +7,18 @@ from django.db import InterfaceError, InternalError, NotSupportedError, Operatio
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 AWAY = (OperationalError, InterfaceError, InternalError)
-"""It cannot be reached, has ended the connection or its transaction, or takes no changes. What was under way is not
-saved, nothing is wrong with it, and it can be done again: never a reason to end a run.
+"""The database cannot be reached, ended the connection or transaction, or accepts no changes. What was under way is not
+saved, but nothing is wrong with it and it can be repeated: never a reason to end a run.
 """
-# A prepared statement whose result has another type since a migration.
+# A migration has changed the result type of a prepared statement.
 OUTDATED = "0A000"
 
 
 def renew_plans(connection: BaseDatabaseWrapper, **_: object) -> None:
-    """Have a connection that prepares statements make its plans anew where a migration has changed what they are for.
+    """Renew a connection's prepared plans when a migration has changed what they are for.
 
-    For the signal that says that a connection was made. Outside of a transaction the statement is asked again, and
-    nobody notices. Within one it is over, as if the database had been away; its end makes the connection forget all.
+    For the signal that a connection was made. Outside a transaction the statement is asked again, and nobody notices.
+    Within one, the transaction fails as if the database had been away, and its end clears all plans.
     """
     if connection.vendor == "postgresql" and _again not in connection.execute_wrappers:
         connection.execute_wrappers.append(_again)

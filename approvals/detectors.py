@@ -1,9 +1,9 @@
-"""Secrets and personal data in texts that nobody has marked: found by shape, and by checksums where they have one.
+"""Finds unmarked secrets and personal data in text: by shape, and by checksum where there is one.
 
-A small set, chosen to be right where it says something: what it finds is replaced on pages, in logs and in messages,
-and a word that is no secret must stay. It promises nothing about what has no shape, as names and addresses of houses:
-fields that hold those are marked (`Tool.pii_fields`). Each expression has bounds, and none begins twice in the same
-word, so that what a text takes grows as its length does, whoever wrote it.
+A small set, chosen to be right when it finds something: what it finds is replaced on pages, in logs and in messages,
+and a word that is not a secret must stay. It promises nothing about data without a shape, such as names and postal
+addresses: mark the fields that hold those (`Tool.pii_fields`). Each expression is bounded, and none begins twice in the
+same word, so the time grows only with the text's length, whoever wrote it.
 """
 
 import re
@@ -11,7 +11,7 @@ from collections.abc import Callable, Container
 from typing import Any
 
 MASK = "••••••"
-# How many characters an account has in each country (ISO 13616 registry).
+# The length of an account number in each country (ISO 13616 registry).
 _IBAN_CHARS = {
     "NO": 15, "BE": 16, "DK": 18, "FI": 18, "FK": 18, "FO": 18, "GL": 18, "NL": 18, "SD": 18, "MK": 19, "SI": 19,
     "AT": 20, "BA": 20, "EE": 20, "KZ": 20, "LT": 20, "LU": 20, "MN": 20, "XK": 20, "CH": 21, "HR": 21, "LI": 21,
@@ -24,7 +24,7 @@ _IBAN_CHARS = {
 }  # fmt: skip
 _AS_DIGITS = {ord(letter): str(10 + at) for at, letter in enumerate("ABCDEFGHIJKLMNOPQRSTUVWXYZ")}
 _SPACES = " \u00a0\u2009\u202f"
-# In all of these: behind a line break that is written as in JSON begins a word, too.
+# In all of these, a word may also begin after a line break written as in JSON.
 
 _PEM_BEGIN = re.compile(r"-----BEGIN (?:[A-Z0-9]+ ){0,3}PRIVATE KEY-----")
 _PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----")
@@ -40,8 +40,8 @@ def _shape(expression: str) -> re.Pattern[str]:
     return re.compile(expression, re.VERBOSE | re.DOTALL)
 
 
-# Each with texts of which one stands in whatever has the shape: a page is looked through for few of them. What is named
-# comes first, for all of it is secret; a key in it is a part of that.
+# Each with texts, one of which occurs in everything of that shape, so few shapes are searched for on a page. Named
+# secrets come first, because all of one is secret; a key in it is only a part.
 _SECRETS = (
     (_NAMES, _shape(r"""
         (?<![A-Za-z])(?i:password|passwd|passphrase|api[-_]?key|(?:secret|private)[-_]key
@@ -58,7 +58,7 @@ _SECRETS = (
     (("asic ",), _shape(r"""
         \b[Bb]asic[ ]{1,4}(?P<secret>(?=[A-Za-z0-9+/]{0,200}[\d=])[A-Za-z0-9+/]{8,2000}={0,2})(?!\w)
     """)),
-    # OpenAI, Anthropic, Stripe. As in "risk-high" it stands on every page: what is before it is asked behind it.
+    # OpenAI, Anthropic, Stripe. "sk-" is on every page, as in "risk-high", so what precedes it is checked second.
     (("sk-", "sk_"), _shape(r"""
         (?P<secret>sk[-_](?:(?<![\w-]sk[-_])|(?<=\\[nrt]sk[-_]))(?=[\w-]{0,60}\d)[A-Za-z0-9_-]{20,200})(?![\w-])
     """)),
@@ -88,7 +88,7 @@ _CARD = re.compile(
     rf"[2-6](?:(?<![\w.+-].)|(?<=\\[nrt].))\d{{3}}(?:(?P<gap>[{_SPACES}.-]?)\d{{4,6}})"
     r"(?:(?P=gap)\d{4,5}){1,2}(?:(?P=gap)\d{1,3})?(?![\w-])"
 )
-# The two letters of its country stand before these digits.
+# The two letters of its country come before these digits.
 _IBAN_CHECK = re.compile(r"\d(?<=[A-Za-z]{2}.)(?:(?<![\w-]...)|(?<=\\[nrt]...))\d")
 _IBAN_OF = {
     chars: re.compile(rf"[A-Za-z0-9](?:[{_SPACES}]?[A-Za-z0-9]){{{chars - 1}}}(?![\w-])")
@@ -97,7 +97,7 @@ _IBAN_OF = {
 
 
 def without_secrets(text: str, mask: str = MASK) -> str:
-    """The text without what has the shape of a key, a token or a password."""
+    """The text without anything shaped like a key, a token or a password."""
     if "-----BEGIN " in text:
         text = _without_private_keys(text, mask)
     folded = text.casefold()
@@ -108,7 +108,7 @@ def without_secrets(text: str, mask: str = MASK) -> str:
 
 
 def without_personal(text: str, mask: str = MASK) -> str:
-    """The text without addresses of mail, telephone numbers, payment cards and bank accounts."""
+    """The text without email addresses, telephone numbers, payment cards and bank accounts."""
     text = _without_addresses(text, mask)
     if not any(character.isdigit() for character in text):
         return text
@@ -124,7 +124,9 @@ def clean(text: str, mask: str = MASK) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """At most so many characters, then "…" for the rest. What would be masked goes as a whole: cut, it is not known."""
+    """At most this many characters, then "…" for the rest. A masked part is dropped whole: cut, it would not be
+    recognised.
+    """
     if len(text) <= most:
         return text
     shown, kept = clean(text), text[: most - 1].rstrip()
@@ -137,7 +139,7 @@ MOST_BITS = 256
 
 
 def within(value: Any, change: Callable[[str], str]) -> Any:
-    """A JSON value with each of its texts, and keys, changed. A number that as a text would be a mask becomes one."""
+    """A JSON value with all its texts and keys changed. A number that would be masked as text is masked too."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
@@ -147,14 +149,14 @@ def within(value: Any, change: Callable[[str], str]) -> Any:
         return shown
     if isinstance(value, list | tuple):
         return [within(item, change) for item in value]
-    # No number that anybody has is that long, and Python writes none of thousands of digits.
+    # No real number is that long, and Python refuses to write out thousands of digits.
     is_number = isinstance(value, float) or (isinstance(value, int) and value.bit_length() <= MOST_BITS)
     is_number = is_number and not isinstance(value, bool)
     return MASK if is_number and change(str(value)) == MASK else value
 
 
 def _another(name: str, taken: Container[str]) -> str:
-    """The name, or the next one like it: of two keys that look the same by now, neither value is lost."""
+    """The name, or the next one like it, so that two keys that now look the same lose neither value."""
     found, number = name, 1
     while found in taken:
         number += 1
@@ -163,14 +165,14 @@ def _another(name: str, taken: Container[str]) -> str:
 
 
 def is_card(text: str) -> bool:
-    """Whether these digits are the number of a payment card: 13 to 19 of them, with the right check digit (Luhn)."""
+    """Whether these digits are a payment card number: 13 to 19 digits with the right check digit (Luhn)."""
     digits = [int(one) for one in text if one.isdigit()]
     doubled = [sum(divmod(2 * one, 10)) for one in digits[-2::-2]]
     return 13 <= len(digits) <= 19 and len(set(digits)) > 1 and (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
 
 
 def is_iban(text: str) -> bool:
-    """Whether this is the number of a bank account: as long as its country has them, its check digits right."""
+    """Whether this is a bank account number: the right length for its country, and the right check digits."""
     plain = "".join(text.split()).upper()
     if len(plain) != _IBAN_CHARS.get(plain[:2]) or not plain.isascii() or not plain.isalnum():
         return False
@@ -178,7 +180,7 @@ def is_iban(text: str) -> bool:
 
 
 def _without_addresses(text: str, mask: str) -> str:
-    """Looked for at their signs, of which most texts have few. Between two of them nothing is looked through twice."""
+    """Look for addresses at their signs, which most texts have few of. Text between signs is never searched twice."""
     kept, at, since = [], 0, 0
     for sign in _AT.finditer(text):
         domain = _BEHIND_AT.match(text, sign.end())
@@ -193,7 +195,7 @@ def _without_addresses(text: str, mask: str) -> str:
 
 
 def _without_accounts(text: str, mask: str) -> str:
-    """Words may stand behind an account: the country says where it ends."""
+    """Words may follow an account number: the country says where it ends."""
     kept, at = [], 0
     for check in _IBAN_CHECK.finditer(text):
         start = check.start() - 2
@@ -206,7 +208,7 @@ def _without_accounts(text: str, mask: str) -> str:
 
 
 def _without_private_keys(text: str, mask: str) -> str:
-    """One pass: where the next end stands is looked up anew only behind the last one."""
+    """One pass: the next end is searched for again only after the last one."""
     kept, at = [], 0
     end = _PEM_END.search(text)
     while (begin := _PEM_BEGIN.search(text, at)) is not None:
@@ -219,6 +221,6 @@ def _without_private_keys(text: str, mask: str) -> str:
 
 
 def _rest(found: re.Match[str], mask: str) -> str:
-    """What stands before a secret tells what it was, and stays."""
+    """What comes before a secret says what it was, and stays."""
     start, end = found.span("secret")
     return f"{found.string[found.start() : start]}{mask}{found.string[end : found.end()]}"

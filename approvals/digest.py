@@ -1,7 +1,7 @@
 """Strict JSON in, canonical JSON out, and the digest an approval is bound to.
 
-Databases and parsers disagree about what a JSON text means (duplicate keys, NaN, NUL, big
-numbers), so a text is refused here, before it is stored, unless it means the same everywhere.
+Databases and parsers disagree about what some JSON means (duplicate keys, NaN, NUL, big numbers). So a text is refused
+here, before it is stored, unless it means the same everywhere.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ MAX_DEPTH = 64
 # Beyond this a number is not exact everywhere (RFC 7493, section 2.2).
 MAX_EXACT = 2**53 - 1
 
-# A string, or the rest of the text when it is never closed: each character is looked at once.
+# A string, or the rest of the text if it is never closed. Each character is looked at once.
 _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
@@ -46,7 +46,7 @@ def parse(text: str) -> Any:
     except (ValueError, RecursionError) as error:
         raise MalformedJSON(f"The JSON is malformed or truncated: {error}.") from error
     _check_texts(value)
-    # 1e15 becomes sixteen digits. What is accepted can be read again in its canonical form.
+    # 1e15 becomes sixteen digits. Accepted text must be readable again in its canonical form.
     if len(text) > MAX_BYTES // 4 and _is_too_large(canonical(value)):
         raise MalformedJSON(f"The JSON is larger than {MAX_BYTES // 1024} KiB when its numbers are written out.")
     return value
@@ -58,7 +58,7 @@ def load(text: str) -> Any:
 
 
 def canonical(value: Any) -> str:
-    """RFC 8785 (JCS) text of a JSON value. Raises MalformedJSON for what JCS cannot say."""
+    """The RFC 8785 (JCS) text of a JSON value. Raises MalformedJSON for what JCS cannot express."""
     try:
         return rfc8785.dumps(value).decode()
     except (rfc8785.CanonicalizationError, RecursionError, UnicodeError) as error:
@@ -74,8 +74,8 @@ def action_digest(
 ) -> str:
     """What an approval is bound to: the tool, its exact contract, the arguments, the run and the subject.
 
-    Of a plan also each of its calls, as people are shown it. `salt` is the call's own: without it nobody can find the
-    arguments by trying, however few they could be. Rows of before there was one have none.
+    For a plan, also each of its calls as people are shown it. `salt` is the call's own: without it nobody can find the
+    arguments by trying, however few the possibilities. Older rows have no salt.
     """
     action = {"tool": tool, "tool_version": tool_version, "arguments": arguments, "run": run, "subject": subject}
     beside = {**({"plan": sha256(plan_text)} if plan_text else {}), **({"salt": salt} if salt else {})}
@@ -88,12 +88,12 @@ def storable(text: str) -> str:
 
 
 def as_typed(text: str) -> str:
-    """What a person typed into a field, as the field counts it: browsers post a line break as two characters."""
+    """What a person typed, counted as the field counts it: browsers send a line break as two characters."""
     return storable(text).replace("\r\n", "\n").strip()
 
 
 def storable_json(value: Any) -> Any:
-    """A value as JSON that both databases keep: storable texts, no NaN, and the text of what JSON cannot say."""
+    """A value as JSON that both databases keep: storable texts, no NaN, and the text of what JSON cannot express."""
     if isinstance(value, dict):
         return {storable(str(key)): storable_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -104,7 +104,7 @@ def storable_json(value: Any) -> Any:
 
 
 def storable_up_to(most_chars: int, value: Any) -> Any:
-    """The same, and `{"unreadable": true}` for what would be longer, or is nested too deeply."""
+    """The same, but `{"unreadable": true}` for a value that would be longer or is nested too deeply."""
     try:
         return parse(json.dumps(storable_json(value), allow_nan=False, default=str)[:most_chars])
     except (ValueError, MalformedJSON, RecursionError):
@@ -127,7 +127,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
-        raise MalformedJSON(f"The key {_start(twice)!r} stands twice in one object.")
+        raise MalformedJSON(f"The key {_start(twice)!r} appears twice in one object.")
     return found
 
 
@@ -146,7 +146,7 @@ def _finite(text: str) -> float:
 
 
 def _exact(text: str) -> int:
-    # The length first: Python refuses to convert some thousands of digits.
+    # Check the length first: Python refuses to convert thousands of digits.
     if len(text) > 17 or abs(int(text)) > MAX_EXACT:
         raise MalformedJSON(f"The number {_start(text)} is too large to be exact; send it as a text.")
     return int(text)

@@ -1,8 +1,8 @@
-"""Who holds the right to decide about what: people their own, and what others have lent them. Reads only.
+"""Who holds the right to decide about what: people's own rights, and those lent to them. Reads only.
 
-What is lent is the membership of a group. A delegation counts by the rows of this moment: it has begun and is not
-over, and its lender is active, may decide, and is in the group that is asked. What was lent is no membership, so it
-cannot be lent on.
+What is lent is membership of a group. A delegation counts by the current rows: it has begun and is not over, and its
+lender is active, may decide, and is in the group that is asked. A lent right is not membership, so it cannot be lent
+on.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -10,8 +10,9 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, Permission, User
 from django.db.models import (
+    BooleanField,
     Case,
     CharField,
     Exists,
@@ -33,15 +34,17 @@ from approvals.models import HIGH_RISKS, Approval, Decision, DecisionType, Deleg
 from approvals.policy import RISK_ORDER
 from approvals.prepared import Given, Prepared
 
-# With several ways to sign in, Django wants to be told which of them knows permissions.
+# With several ways to sign in, Django must be told which of them knows permissions.
 _RIGHTS = "django.contrib.auth.backends.ModelBackend"
 
 type Person = int | Given
-"""Somebody's id, or where it goes in a statement that is put together once and asked for everybody."""
+"""Somebody's id, or its place in a statement that is built once and used for everybody."""
 
 
 class Sight(Enum):
-    """Which requests somebody may see: all, those they may be asked about and of their own runs, or these alone."""
+    """Which requests somebody may see: all; those they may be asked about and those of their own runs; or only the
+    latter.
+    """
 
     ALL = "all"
     ASKED = "asked"
@@ -49,27 +52,59 @@ class Sight(Enum):
 
 
 def deciders() -> QuerySet[User]:
-    """Everybody with the right to decide, whatever about."""
-    return User.objects.with_perm("approvals.decide_approval", backend=_RIGHTS)
+    """Everybody with the right to decide, whatever it is about.
+
+    What `with_perm` finds too, in a statement that joins half as many tables: PostgreSQL takes longer to plan the other
+    one, wherever it is a part of a query, than to answer the query.
+    """
+    right = Permission.objects.filter(content_type__app_label="approvals", codename="decide_approval").values("pk")[:1]
+    given = User.user_permissions.through.objects.filter(user=OuterRef("pk"), permission=Subquery(right))
+    giving = Group.permissions.through.objects.filter(permission=Subquery(right)).values("group")
+    through_group = User.groups.through.objects.filter(user=OuterRef("pk"), group__in=giving)
+    return User.objects.filter(Q(is_superuser=True) | Exists(given) | Exists(through_group), is_active=True)
+
+
+def deciders_of(approval: Approval, without: Collection[int] = ()) -> QuerySet[User]:
+    """Everybody who may decide about a request, as `standing.may_decide` says, by a right other than these people's."""
+    found = deciders()
+    groups = list(approval.groups.all())
+    if groups:
+        members = User.groups.through.objects.filter(group__in=groups).values("user")
+        found = found.filter(Q(pk__in=members) | Q(pk__in=deputies(approval).exclude(lender__in=without)))
+    if approval.starter_excluded and approval.starter_id is not None:
+        found = found.exclude(pk=approval.starter_id)
+    barred = {*approval.excluded, *without}
+    return found.exclude(pk__in=barred) if barred else found
+
+
+def deciding_groups(approval: Approval) -> QuerySet[Group]:
+    """The groups a request can be handed to: those that decide it, or else those with somebody who may decide."""
+    members = User.groups.through.objects.filter(user__in=deciders_of(approval))
+    found = Group.objects.filter(pk__in=members.values("group"))
+    asked = [group.pk for group in approval.groups.all()]
+    return found.filter(pk__in=asked) if asked else found.filter(permissions__codename="decide_approval").distinct()
 
 
 def delegations() -> QuerySet[Delegation]:
-    """What is lent at this moment, by those who may decide themselves."""
-    return Delegation.objects.filter(ended_at__isnull=True, since__lte=Now(), until__gt=Now(), lender__in=deciders())
+    """What is lent now, by people who may decide themselves."""
+    current = Delegation.objects.filter(ended_at__isnull=True, since__lte=Now(), until__gt=Now())
+    return current.filter(_apart(Exists(deciders().filter(pk=OuterRef("lender")))))
 
 
 def covering(approval: Approval, risk: str = "") -> QuerySet[Delegation]:
-    """What is lent about a request, whoever lends it and to whom. `risk`: as if it were of this one."""
-    return _about(Value(approval.tool), Value(risk or approval.risk), groups__approval=approval.pk)
+    """What is lent for a request, whoever lends it and to whom. `risk`: as if the request had this risk."""
+    asked = Approval.groups.through.objects.filter(approval=approval.pk).values("group")
+    return _about(Value(approval.tool), Value(risk or approval.risk), asked)
 
 
 def lent_to(person: Person) -> QuerySet[Delegation]:
-    """What is lent to a person about each request of a query around this one."""
-    return _about(OuterRef("tool"), OuterRef("risk"), groups__approval=OuterRef("pk"), deputy=person)
+    """What is lent to a person for each request of an outer query."""
+    asked = Approval.groups.through.objects.filter(approval=OuterRef(OuterRef(OuterRef("pk")))).values("group")
+    return _about(OuterRef("tool"), OuterRef("risk"), asked).filter(deputy=person)
 
 
 def groups_of(person: Person) -> QuerySet[Any, Any]:
-    """The groups somebody is in, for a query around this one."""
+    """The groups somebody is in, for an outer query."""
     return User.groups.through.objects.filter(user=person).values("group")
 
 
@@ -85,9 +120,9 @@ def sight_of(user: User) -> Sight:
 
 
 def seen(sight: Sight, person: Person) -> QuerySet[Approval]:
-    """The requests that a person of this sight may see.
+    """The requests that a person with this sight may see.
 
-    Of mocked runs none: nobody is asked about their calls. What became of them stands on the run's page.
+    None of mocked runs: nobody is asked about their calls. What became of them is on the run's page.
     """
     if sight is Sight.ALL:
         return Approval.objects.filter(mocked=False)
@@ -100,9 +135,9 @@ def seen(sight: Sight, person: Person) -> QuerySet[Approval]:
 
 
 class Seen[T]:
-    """A question about the requests somebody may see, put together once for each sight.
+    """A query about the requests somebody may see, built once for each sight.
 
-    `build` makes it of a sight and a person. `sees_all_apart`: whoever may see all is asked nothing about themselves.
+    `build` makes it from a sight and a person. `sees_all_apart`: the query for people who may see all needs no person.
     """
 
     def __init__(self, build: "Callable[[Sight, Person], QuerySet[Any, T]]", *, sees_all_apart: bool = False) -> None:
@@ -111,7 +146,7 @@ class Seen[T]:
         self._without_reader = {Sight.ALL} if sees_all_apart else set()
 
     def rows(self, user: User, **given: Any) -> list[T]:
-        """Ask for a person, with the other values that the question is given."""
+        """Run the query for a person, with its other values."""
         sight = sight_of(user)
         about = {} if sight in self._without_reader else {"reader": user.pk}
         return self._asked[sight].rows(**about, **given)
@@ -122,7 +157,7 @@ class Seen[T]:
 
 
 def lender_shown(person: Person) -> Case:
-    """A column for requests: the name of whoever lends this person the right to decide. Empty: it is their own."""
+    """A column for requests: the name of the person who lends this one the right to decide. Empty: it is their own."""
     links = Approval.groups.through.objects.filter(approval=OuterRef("pk"))
     full = NullIf(Trim(Concat("lender__first_name", Value(" "), "lender__last_name")), Value(""))
     named = Coalesce(full, F("lender__username"), output_field=CharField())
@@ -135,7 +170,7 @@ def lender_shown(person: Person) -> Case:
 
 
 def barred(approval: Approval) -> set[int]:
-    """Those who have no say in a request, by whomever they speak: it is about what they did themselves."""
+    """People who have no say in a request, whoever speaks for them: it is about what they did themselves."""
     found = set(approval.excluded)
     if approval.starter_excluded and approval.starter_id is not None:
         found.add(approval.starter_id)
@@ -145,8 +180,8 @@ def barred(approval: Approval) -> set[int]:
 
 
 def editors(approval: Approval) -> set[int]:
-    """Who made a request's arguments, on the one it replaces or before the last change of this one, and whose right
-    they used: the two count as one. With them who asked the agent or told it what to propose, as its card has it.
+    """Who made a request's arguments (on the request it replaces, or before its last change) and whose right they used:
+    the two count as one. Also people whose questions or instructions led the agent to propose this, as the card says.
     """
     made = {pk for pk in (approval.editor_id, approval.editor_lender_id) if pk is not None}
     earlier = people_of(changes_of(approval)[1:]) if approval.is_edited else set()
@@ -154,14 +189,14 @@ def editors(approval: Approval) -> set[int]:
 
 
 def changes_of(approval: Approval) -> list[Decision]:
-    """The changes by which a request came to its arguments, the last first: the one that stands, the one it was made
-    on, and so on. One that was taken back is none of them, nor is what had stood before it.
+    """The changes that led to a request's arguments, latest first: the current one, the one it was based on, and so on.
+    A change that was taken back is left out, and so are those before it.
     """
     made = [each for each in approval.decisions.all() if each.type == DecisionType.EDIT]
     made.sort(key=lambda each: each.approval_version, reverse=True)
     found: list[Decision] = []
     for each in made:
-        # A change ends the one before it in the same transaction, so never earlier than it was made itself.
+        # A change ends the one before it in the same transaction, so never before it was made.
         if each.undone_at is None or (found and each.undone_at >= found[-1].decided_at):
             found.append(each)
         elif found:
@@ -170,28 +205,28 @@ def changes_of(approval: Approval) -> list[Decision]:
 
 
 def people_of(decisions: Iterable[Decision]) -> set[int]:
-    """Who gave these, and whose right they used."""
+    """Who made these decisions, and whose right they used."""
     return {pk for each in decisions for pk in (each.user_id, each.on_behalf_of_id) if pk is not None}
 
 
 def in_whole(approval: Approval) -> set[int]:
-    """Who had a hand in a request's arguments as a whole: they asked, and the agent proposed these instead."""
+    """People who shaped a request's arguments as a whole: they asked, and the agent proposed these instead."""
     return {pk for row in approval.provenance if not row.get("path") for pk in row.get("by", ())}
 
 
 def in_parts(approval: Approval) -> set[int]:
-    """In whose words about an earlier call some of a request's values stand."""
+    """People from whose words about an earlier call some of a request's values come."""
     return {pk for row in approval.provenance if row.get("path") for pk in row.get("by", ())}
 
 
 def had_a_hand(replaced: Approval, edits: Iterable[Decision], asked: Iterable[Question]) -> set[int]:
-    """Who had a hand in what a request had come to, with its edits, and in what was proposed after these questions."""
+    """People who shaped a replaced request, with its edits, and what was proposed after these questions."""
     made = {pk for pk in (replaced.editor_id, replaced.editor_lender_id) if pk is not None}
     return in_whole(replaced) | {question.asker_id for question in asked} | made | people_of(edits)
 
 
 def why_editor(approval: Approval, person: int) -> str:
-    """How somebody came by a request's arguments, told to themselves."""
+    """Why somebody counts as an author of a request's arguments, worded for them."""
     changes = changes_of(approval)
     if person in (approval.editor_id, *(each.user_id for each in changes)):
         return "You changed these arguments"
@@ -201,18 +236,18 @@ def why_editor(approval: Approval, person: int) -> str:
 
 
 def spent(approval: Approval) -> set[int]:
-    """Those whose say has been had about a request: they gave it, or somebody gave it for them."""
+    """People whose say is used up: they decided, or somebody decided for them."""
     return people_of(each for each in approval.decisions.all() if each.undone_at is None)
 
 
 def within(decisions: Iterable[Decision], groups: Collection[int], tool: str, risk: str) -> list[Decision]:
-    """Of decisions, those that were in the right of somebody in one of these groups, their own or a lent one."""
+    """The decisions made by the right of somebody in one of these groups: their own or one they lent."""
     given = list(decisions)
     in_group = User.groups.through.objects.filter(group__in=groups, user__in=[each.user_id for each in given])
     members = set(in_group.values_list("user_id", flat=True))
     pairs: set[tuple[int, int]] = set()
     if any(each.on_behalf_of_id for each in given):
-        lent = _about(Value(tool), Value(risk), groups__in=list(groups))
+        lent = _about(Value(tool), Value(risk), list(groups))
         pairs = set(lent.values_list("deputy_id", "lender_id"))
     return [
         each
@@ -222,7 +257,7 @@ def within(decisions: Iterable[Decision], groups: Collection[int], tool: str, ri
 
 
 def deputies(approval: Approval) -> QuerySet[Any, Any]:
-    """To whom the right to decide about a request is lent, by somebody who has a say in it and has not had it."""
+    """The people to whom somebody who may still decide this request has lent their right."""
     spoken = approval.decisions.filter(undone_at__isnull=True)
     given = Q(lender__in=spoken.filter(user__isnull=False).values("user"))
     given |= Q(lender__in=spoken.filter(on_behalf_of__isnull=False).values("on_behalf_of"))
@@ -230,17 +265,28 @@ def deputies(approval: Approval) -> QuerySet[Any, Any]:
 
 
 def deputies_of_call(groups: Collection[int], tool: str, risk: str, without: Collection[int]) -> frozenset[int]:
-    """To whom the right to decide about a call is lent that is yet to be asked about, by others than these."""
-    lent = _about(Value(tool), Value(risk), groups__in=list(groups)).exclude(lender__in=without)
+    """The people to whom the right to decide a call is lent, before anybody is asked, by anyone but these."""
+    lent = _about(Value(tool), Value(risk), list(groups)).exclude(lender__in=without)
     return frozenset(lent.values_list("deputy_id", flat=True))
 
 
-def _about(tool: Any, risk: Any, **asked: Any) -> QuerySet[Delegation]:
-    """What is lent about calls of a tool at a risk. `asked` says of which groups."""
+def _about(tool: Any, risk: Any, asked: Any) -> QuerySet[Delegation]:
+    """What is lent for calls of a tool at a risk. `asked`: the groups that are, by id."""
     named = StrIndex(Cast("tools", TextField()), Concat(Value('"'), tool, Value('"'), output_field=TextField()))
     reaches = Q(pk__in=[])
     for place, level in enumerate(RISK_ORDER):
         reaches |= Q(highest_risk=level, asked_risk__in=RISK_ORDER[: place + 1])
     found = delegations().alias(named=named, asked_risk=ExpressionWrapper(risk, output_field=CharField()))
-    # One group is both asked and the lender's.
-    return found.filter(Q(tools=[]) | Q(named__gt=0), reaches, groups__user=F("lender"), **asked)
+    # The same group must be lent, be asked and be the lender's.
+    theirs = User.groups.through.objects.filter(user=OuterRef(OuterRef("lender"))).values("group")
+    lent = Delegation.groups.through.objects.filter(delegation=OuterRef("pk"), group__in=asked)
+    return found.filter(Q(tools=[]) | Q(named__gt=0), reaches, _apart(Exists(lent.filter(group__in=theirs))))
+
+
+def _apart(condition: Exists) -> Case:
+    """A condition that is looked at for each row by itself.
+
+    PostgreSQL would join its tables with those around it and try them in every order. That was half of the time that a
+    page took, and few people have anything lent to them.
+    """
+    return Case(When(condition, then=Value(True)), default=Value(False), output_field=BooleanField())

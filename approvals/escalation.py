@@ -1,4 +1,4 @@
-"""Escalation steps: what a rule may say about a request nobody decides, and what several rules say together. Pure."""
+"""Escalation steps: what a rule says about a request nobody decides, and what several rules say together. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -7,13 +7,13 @@ from typing import Any, Protocol
 from django.core.exceptions import ValidationError
 
 MAX_STEPS = 5
-# A month. Whoever wants more wants no step.
+# A month. Anything longer needs no step.
 MAX_AFTER = 31 * 86400
 
 
 @dataclass(frozen=True)
 class Step:
-    """After so many seconds undecided: this group may decide as well, or those who may are reminded, or both."""
+    """After this many seconds undecided: this group may decide too, those who may are reminded, or both."""
 
     after: int
     group: str = ""
@@ -24,41 +24,41 @@ class Step:
 
 
 class Terms(Protocol):
-    """As much of a rule as counts here."""
+    """The fields of a rule that matter here."""
 
     escalation: Any
     groups: Any
 
 
 def validate_steps(value: object) -> None:
-    """Refuse what is no list of steps in their order. Raises ValidationError."""
+    """Refuse anything but a list of steps in order. Raises ValidationError."""
     if not isinstance(value, list) or len(value) > MAX_STEPS:
-        raise ValidationError(f"A list of {MAX_STEPS} steps at most.")
+        raise ValidationError(f"Give a list of at most {MAX_STEPS} steps.")
     before = 0
     for number, one in enumerate(value, start=1):
         problem = _problem(one)
         if problem:
             raise ValidationError(f"Step {number}: {problem}")
         if one["after"] <= before:
-            raise ValidationError(f"Step {number}: each step comes later than the one before it.")
+            raise ValidationError(f"Step {number}: each step must come later than the one before it.")
         before = one["after"]
 
 
 def _problem(one: object) -> str:
     if not isinstance(one, dict) or set(one) - {"after", "group", "remind"}:
-        return "a step says after, group and remind."
+        return "a step has `after`, `group` and `remind`."
     after, group, remind = one.get("after"), one.get("group", ""), one.get("remind", False)
     if not isinstance(after, int) or isinstance(after, bool) or not 0 < after <= MAX_AFTER:
         return f"`after` is a number of seconds, from 1 to {MAX_AFTER}."
     if not isinstance(group, str) or not isinstance(remind, bool):
         return "`group` is the name of a group, and `remind` true or false."
     if not group and not remind:
-        return "name a group that may decide then, or set `remind`."
+        return "name a group that may decide from then on, or set `remind`."
     return ""
 
 
 def steps_of(value: Any) -> tuple[Step, ...]:
-    """The steps of a rule. A list that was written past its checks has none: nobody is added by what cannot be read."""
+    """The steps of a rule. A list that was written past the checks has none: unreadable steps add nobody."""
     try:
         validate_steps(value)
     except ValidationError:
@@ -67,16 +67,16 @@ def steps_of(value: Any) -> tuple[Step, ...]:
 
 
 def groups_named(value: object) -> list[str]:
-    """The groups that some steps name, however badly the rest is written."""
+    """The groups that some steps name, however malformed the rest is."""
     steps = value if isinstance(value, list) else []
     return [one["group"] for one in steps if isinstance(one, dict) and isinstance(one.get("group"), str)]
 
 
 def steps_of_all(rules: Sequence[Terms]) -> tuple[Step, ...]:
-    """What several rules that ask say together. The first one's reminders hold.
+    """What several asking rules say together. The first one's reminders hold.
 
-    A group is added only where every rule lets it decide by then: at once, or by a step of its own; at the latest of
-    these moments. So no rule is widened by another.
+    A group is added only if every rule lets it decide by then, from the start or by a step of its own, and at the
+    latest of these moments. So no rule is widened by another.
     """
     first, *others = rules
     steps = steps_of(first.escalation)
@@ -95,7 +95,7 @@ def steps_of_all(rules: Sequence[Terms]) -> tuple[Step, ...]:
 
 
 def _lets(rule: Terms, group: str) -> int | None:
-    """After how many seconds a rule lets this group decide. None: never."""
+    """The seconds after which a rule lets this group decide. None: never."""
     names = {one.name for one in rule.groups.all()}
     if not names or group in names:
         return 0

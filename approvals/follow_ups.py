@@ -1,7 +1,7 @@
-"""What became of a request, told to those who were told that it waits: queues the messages that follow theirs.
+"""Tells people who heard that a request waits what became of it: queues the messages that follow.
 
-Only what was sent is followed. A channel that can change its messages changes each of them; elsewhere one message comes
-after the first, to whoever wants that. Sending is for `notify`, as with every other notification.
+Only sent messages are followed up. A channel that can change its messages changes each of them. Elsewhere one more
+message follows, for people who want that. `notify` sends these, like every other notification.
 """
 
 import uuid
@@ -18,7 +18,7 @@ from approvals.models import Approval, Notification
 from approvals.prepared import Given, Prepared
 
 Kind = Notification.Kind
-# What says that a request waits. Other news stays true, whatever becomes of it.
+# Kinds that say a request waits. Other news stays true, whatever becomes of it.
 WHILE_WAITING = (Kind.WAITING, Kind.HANDED, Kind.DUE_SOON, Kind.ANSWERED, Kind.REMINDED, Kind.ESCALATED)
 
 _READ = (
@@ -39,8 +39,8 @@ _SENT = Prepared(lambda: _sent(Q(approval=Given("approval", UUIDField()))))
 def queue(approval_ids: Sequence[uuid.UUID], actor_id: int | None = None) -> int:
     """Queue what follows the messages about these requests, which have just changed. Returns how many rows.
 
-    Belongs into the transaction of the change; where nothing was sent it is one query. What `actor_id` did themselves
-    is no news to them.
+    Call it in the transaction of the change. If nothing was sent it is one query. People are not told of what they did
+    themselves (`actor_id`).
     """
     told = _SENT.rows(approval=approval_ids[0]) if len(approval_ids) == 1 else list(_sent(Q(approval__in=approval_ids)))
     rows = [_following(each) for each in _followed(told, actor_id)] if told else []
@@ -51,10 +51,9 @@ def queue(approval_ids: Sequence[uuid.UUID], actor_id: int | None = None) -> int
 
 
 def catch_up(approval_id: uuid.UUID) -> int:
-    """After a message was sent: queue what follows it, if the request was decided while it was on its way.
+    """After sending a message, queue its follow-up if the request was decided meanwhile.
 
-    Whoever decides holds the lock on the row until they have looked what was sent, so that one of the two sees the
-    other.
+    A decider holds the row's lock until they have looked at what was sent, so one of the two sees the other.
     """
     with transaction.atomic():
         approval = Approval.objects.select_for_update().only("state").get(pk=approval_id)
@@ -62,7 +61,7 @@ def catch_up(approval_id: uuid.UUID) -> int:
 
 
 def _followed(told: list[dict[str, Any]], actor_id: int | None) -> list[dict[str, Any]]:
-    """Of the messages that were sent, those that another one follows."""
+    """The sent messages that another message follows."""
     wanting = {each["user_id"] for each in told if each["user_id"] is not None and not is_edited(each)} - {actor_id}
     known = manners(wanting) if wanting else {}
     found, threads = [], set()
@@ -78,7 +77,7 @@ def _followed(told: list[dict[str, Any]], actor_id: int | None) -> list[dict[str
 
 
 def is_edited(told: dict[str, Any]) -> bool:
-    """Whether a message that was sent is changed itself."""
+    """Whether a sent message is itself changed."""
     return bool(told["receipt"]) and channels.edits(told["channel__kind"])
 
 

@@ -1,4 +1,4 @@
-"""Whether a call is one that a grant allows, and what a grant allows in words. Pure: it reads and writes no row."""
+"""Whether a grant allows a call, and what a grant allows in words. Pure: it reads and writes no row."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -12,9 +12,9 @@ from approvals.models import Grant, GrantLimit, Verdict
 from approvals.policy import RISK_ORDER, Ruling
 
 IS, AT_MOST, ANY = "is", "at_most", "any"
-# A number as text means the same to every tool only where it is plain.
+# A number given as text means the same to every tool only if it is plain.
 _PLAIN_NUMBER = re.compile(r"\d{1,12}(?:\.\d{1,9})?")
-# What the limits are kept in, and what no limit is as large as.
+# The precision that limits are kept with, and a bound that no limit reaches.
 _UNIT = Decimal("0.0001")
 _TOO_MUCH = Decimal(10) ** 14
 
@@ -30,11 +30,11 @@ class Wanted:
     arguments: Mapping[str, Any]
     ruling: Ruling
     excluded: frozenset[int] = frozenset()
-    """People whose grants do not count here: who started the run, and who has taken it over."""
+    """People whose grants do not count here: those who started the run or have taken it over."""
     outside: Callable[[], Collection[str]] = tuple
-    """The arguments that hold what came from outside. Looked for only where a grant would allow the call."""
+    """The arguments that hold values from outside. Looked up only if a grant would allow the call."""
     weighed: Callable[[], str] | None = None
-    """The risk it would be asked about with, which facts may make higher than the rules'. Asked for as `outside`."""
+    """The risk it would be asked about with, which facts may raise above the rules'. Looked up like `outside`."""
 
 
 def number_of(value: Any) -> Decimal | None:
@@ -48,14 +48,14 @@ def number_of(value: Any) -> Decimal | None:
 
 
 def may_be_granted(ruling: Ruling, effect_class: str) -> bool:
-    """Whether a person's grant could ever answer for a call about which the rules say this."""
+    """Whether a person's grant could ever allow a call about which the rules say this."""
     asks_one = ruling.verdict == Verdict.ASK and ruling.grants_allowed and ruling.approvals_needed == 1
     asks_nothing = not step_up.needed(ruling.assurance, ruling.risk, effect_class)
     return asks_one and not ruling.customer and asks_nothing and effect_class in Grant.EFFECT_CLASSES
 
 
 def covers(grant: Grant, wanted: Wanted) -> bool:
-    """Whether a grant that stands allows this call. Its limits must be read with it."""
+    """Whether a grant in force allows this call. It must have been read with its limits."""
     return (
         may_be_granted(wanted.ruling, wanted.effect_class)
         and (grant.tool, grant.tool_version, grant.effect_class)
@@ -71,17 +71,17 @@ def covers(grant: Grant, wanted: Wanted) -> bool:
 
 
 def _answers_at(risk: str, wanted: Wanted, grant: Grant) -> bool:
-    """Whether a grant answers at a risk, where a person would not have to show who they are: a grant shows nothing."""
+    """Whether a grant can answer at a risk. It cannot where a person would have to show who they are."""
     return _is_within(risk, grant) and not step_up.needed(wanted.ruling.assurance, risk, wanted.effect_class)
 
 
 def _is_within(risk: str, grant: Grant) -> bool:
-    """Whether a risk is none above that of the request the grant was made from."""
+    """Whether a risk is no higher than that of the request the grant was made from."""
     return RISK_ORDER.index(risk) <= RISK_ORDER.index(grant.risk)
 
 
 def fits(constraints: Iterable[Mapping[str, Any]], arguments: Mapping[str, Any]) -> bool:
-    """Whether arguments are within what is said of each. One that nothing is said of fits nothing."""
+    """Whether arguments are within their constraints. An argument without a constraint fits nothing."""
     said = {constraint["name"]: constraint for constraint in constraints}
     if not set(arguments) <= set(said):
         return False
@@ -89,7 +89,7 @@ def fits(constraints: Iterable[Mapping[str, Any]], arguments: Mapping[str, Any])
 
 
 def says_exactly(constraints: Iterable[Mapping[str, Any]], names: Iterable[str]) -> bool:
-    """Whether a person has said what each of these arguments is, and not only within which bounds."""
+    """Whether a person has fixed the exact value of each of these arguments, not only bounds."""
     return set(names) <= {constraint["name"] for constraint in constraints if constraint["rule"] == IS}
 
 
@@ -109,7 +109,7 @@ def _fits_one(constraint: Mapping[str, Any], arguments: Mapping[str, Any]) -> bo
 
 
 def has_room(limits: Iterable[GrantLimit], arguments: Mapping[str, Any]) -> bool:
-    """Whether what is left of every limit suffices for a call to begin."""
+    """Whether enough is left of every limit for a call to begin."""
     for limit in limits:
         taken = takes(limit, arguments)
         if taken is None or limit.used + taken > limit.most or limit.left <= 0:
@@ -118,7 +118,7 @@ def has_room(limits: Iterable[GrantLimit], arguments: Mapping[str, Any]) -> bool
 
 
 def takes(limit: GrantLimit, arguments: Mapping[str, Any]) -> Decimal | None:
-    """What a call takes of a limit as it begins. None: it cannot be told. What a tool counts, it takes as it goes."""
+    """What a call takes from a limit when it begins. None: unknown. What a tool counts, it takes as it goes."""
     if limit.kind == GrantLimit.Kind.COUNT:
         return Decimal(0)
     number = number_of(arguments.get(limit.name))
@@ -141,5 +141,5 @@ def _words(constraint: Mapping[str, Any]) -> str:
 
 
 def plain(number: Decimal) -> str:
-    """An amount without the zeros it is stored with."""
+    """An amount without its trailing zeros."""
     return f"{number.normalize():f}"

@@ -1,7 +1,7 @@
-"""The only writer of Grant and GrantLimit: what people allow for a while, and what has been used of it.
+"""The only writer of Grant and GrantLimit: what people allow for a while, and how much of it has been used.
 
-Making and revoking are changes of the configuration, so that whoever has read it reads it again. What a call
-uses is recorded in its run's chain. The caller is inside `ledger.transaction()`.
+Making and revoking a grant changes the configuration, so that its readers read it again. What a call uses is recorded
+in its run's chain. The caller is inside `ledger.transaction()`.
 """
 
 import uuid
@@ -31,7 +31,7 @@ MAX_CONSTRAINTS_CHARS = 64 * 1024
 MAX_LIMITS = 10
 RIGHT = "approvals.add_grant"
 
-# Whose request may have been right to make an exception for: one that is open, or was approved.
+# A grant can be made from these requests: open ones, and approved ones that were used.
 _STATES = (*Approval.OPEN, Approval.State.USED)
 
 
@@ -44,11 +44,11 @@ class Terms:
     reason: str
     max_hits: int | None = None
     limits: Sequence[tuple[str, str, Decimal]] = ()
-    """What calls may come to together: kind, name, the most."""
+    """What calls may use in total: kind, name, the most."""
 
 
 class _NoRoom(Exception):
-    """What is left of a grant does not suffice; nothing was used of it."""
+    """Too little is left of a grant; nothing was used of it."""
 
 
 def in_force(agent: str) -> list[Grant]:
@@ -57,48 +57,52 @@ def in_force(agent: str) -> list[Grant]:
 
 
 def standing_grants() -> QuerySet[Grant]:
-    """Those that are not revoked, over or used up. What else may make one void is seen when it is used."""
+    """Grants that are not revoked, over or used up. Whatever else may void one is checked when it is used."""
     left = Q(max_hits__isnull=True) | Q(hits__lt=F("max_hits"))
     return Grant.objects.filter(left, revoked_at__isnull=True, expires_at__gt=Now())
 
 
 def may_make(user: User, approval: Approval) -> Refusal | None:
-    """None when this person may make a grant from this request, as far as the request says, else why not."""
+    """None if this person may make a grant from this request, as far as the request says; otherwise why not."""
     if not user.is_active or not user.has_perm(RIGHT):
         return Refusal("forbidden", "Allowing calls for a while needs the right to add grants.")
     if approval.starter_id == user.pk:
-        return Refusal("starter", "You started this run, so someone else decides about its calls.")
+        return Refusal("starter", "You started this run, so someone else must decide about its calls.")
     right = right_of(user, approval)
     if isinstance(right, Refusal):
         return right
     if right.lender is not None:
-        return Refusal("forbidden", "You decide about this for somebody else. Only they can allow it ahead.")
+        return Refusal(
+            "forbidden", "You decide about this for somebody else. Only they can allow such calls in advance."
+        )
     if approval.risk in HIGH_RISKS and user.pk in _editors(approval):
         why = entitlement.why_editor(approval, user.pk)
-        return Refusal("editor", f"{why}, so somebody else allows calls like this one.")
+        return Refusal("editor", f"{why}, so somebody else must allow calls like this one.")
     if approval.kind != ApprovalKind.AUTHORIZATION or approval.approvals_needed > 1:
-        return Refusal("not_grantable", "What several people decide, or the customer, one person cannot allow ahead.")
+        return Refusal(
+            "not_grantable", "Several people or the customer decide this, so one person cannot allow it in advance."
+        )
     if approval.effect_class not in Grant.EFFECT_CLASSES:
         return Refusal("not_grantable", "Only calls that can be undone or made good can be allowed for a while.")
     if approval.risk == Risk.CRITICAL:
-        return Refusal("not_grantable", "A critical call is decided each time.")
+        return Refusal("not_grantable", "A critical call needs a decision each time, so no grant can allow it.")
     if approval.assurance_needed:
-        return Refusal("not_grantable", "Whoever approves this shows who they are each time, so no grant answers.")
+        return Refusal("not_grantable", "The approver must show who they are each time, so no grant can allow this.")
     if approval.state not in _STATES:
-        return Refusal("not_grantable", "This request came to nothing, so nothing like it is allowed ahead.")
+        return Refusal("not_grantable", "Nothing came of this request, so no grant can be made from it.")
     if approval.erased_at is not None:
-        return Refusal("not_grantable", "What was asked is erased, so nothing like it is allowed ahead.")
+        return Refusal("not_grantable", "This request was erased, so no grant can be made from it.")
     return None
 
 
 def _editors(approval: Approval) -> set[int]:
-    """Whoever made a request's arguments, on it or on the one it replaces, and whose right they used."""
+    """Who made a request's arguments, on it or on the one it replaces, and whose right they used."""
     made = entitlement.people_of(entitlement.changes_of(approval)) if approval.is_edited else set()
     return entitlement.editors(approval) | made
 
 
 def make(approval: Approval, terms: Terms, user: User) -> Grant | Refusal:
-    """Allow calls like that of a request, for a while. Refusal: not by this person, or not like that."""
+    """Allow calls like a request's, for a while. Refusal: this person may not, or not on these terms."""
     refusal = may_make(user, approval) or _problem(approval, terms)
     if refusal is not None:
         return refusal
@@ -128,7 +132,7 @@ def make(approval: Approval, terms: Terms, user: User) -> Grant | Refusal:
 def revoke(grant_id: uuid.UUID, user: User, why: str) -> bool:
     """End a grant at once. False: it was revoked before. The caller holds the lock on the row of its request's run.
 
-    Where what it was made from is erased, it is not kept why: nobody would take that away.
+    If its request is erased, the reason is not kept: nobody would erase it.
     """
     is_erased = Approval.objects.filter(grants=grant_id, erased_at__isnull=False).exists()
     words = ERASED if is_erased else storable(why)[:MAX_REASON]
@@ -148,16 +152,16 @@ def use(grant: Grant, wanted: Wanted, run_id: uuid.UUID, execution_id: uuid.UUID
         return False
     try:
         with ledger.transaction():
-            # The first change locks the row: of two workers at its last call, one comes too late.
+            # This change locks the row: of two workers that want its last call, the second comes too late.
             if not standing_grants().filter(pk=grant.pk).update(hits=F("hits") + 1, last_used_at=Now()):
                 return False
             current = Grant.objects.prefetch_related("limits").get(pk=grant.pk)
             if not covers(current, wanted):
                 raise _NoRoom
             for limit in current.limits.all():
-                # A tool under way counts on its own, without this grant's lock: what it has counted stays.
+                # A running tool counts on its own, without this grant's lock: what it has counted stays.
                 if taken := takes(limit, wanted.arguments):
-                    # To the last digit, which SQLite would not add up; the grant's lock keeps others out.
+                    # Added exactly, which SQLite would not do. The grant's lock keeps others out.
                     limit.used += taken
                     GrantLimit.objects.filter(pk=limit.pk).update(used=limit.used)
             left = {str(limit): str(limit.left) for limit in current.limits.all()}
@@ -169,10 +173,9 @@ def use(grant: Grant, wanted: Wanted, run_id: uuid.UUID, execution_id: uuid.UUID
 
 
 def count(grant_id: uuid.UUID, name: str, number: int) -> bool:
-    """Take what a tool is about to do from its grant's limit. False: no more of it is left.
+    """Take what a tool is about to do from its grant's limit. False: not enough is left.
 
-    Told by the tool itself, in its own thread and outside of the run's lock; what it came to is in the record of
-    the call.
+    The tool itself calls this, in its own thread and outside the run's lock. The total is in the record of the call.
     """
     counted = GrantLimit.objects.filter(grant_id=grant_id, kind=GrantLimit.Kind.COUNT, name=name)
     if counted.filter(used__lte=F("most") - number).update(used=F("used") + number):
@@ -181,7 +184,7 @@ def count(grant_id: uuid.UUID, name: str, number: int) -> bool:
 
 
 def _maker_stands(grant: Grant, wanted: Wanted) -> bool:
-    """Whether whoever made a grant could decide about this call today."""
+    """Whether the grant's maker could decide about this call today."""
     maker = User.objects.filter(pk=grant.made_by_id, is_active=True).first()
     if maker is None or not maker.has_perms(["approvals.decide_approval", RIGHT]):
         return False
@@ -190,41 +193,41 @@ def _maker_stands(grant: Grant, wanted: Wanted) -> bool:
 
 
 def _problem(approval: Approval, terms: Terms) -> Refusal | None:
-    """What is wrong with what a person wants to allow."""
+    """What is wrong with the terms a person gave."""
     if not 1 <= terms.days <= settings.GRANT_MAX_DAYS:
         return Refusal("days", f"Give a number of days from 1 to {settings.GRANT_MAX_DAYS}.")
     if not 1 <= len(terms.reason.strip()) <= MAX_REASON:
-        return Refusal("reason", "Say why, in up to 500 characters: it stays on record.")
+        return Refusal("reason", "Say why, in up to 500 characters. It stays on record.")
     if terms.max_hits is not None and not 1 <= terms.max_hits <= MAX_HITS:
-        return Refusal("max_hits", f"Give a number of calls from 1 to {MAX_HITS:,}, or none.")
+        return Refusal("max_hits", f"Give a number of calls from 1 to {MAX_HITS:,}, or leave it out.")
     return wrong_constraint(approval, terms) or _wrong_limit(terms)
 
 
 def wrong_constraint(approval: Approval, terms: Terms) -> Refusal | None:
-    """What is wrong with what is said of the arguments, before other calls are held against it."""
+    """What is wrong with the constraints on the arguments, before other calls are compared with them."""
     names = [each.get("name") for each in terms.constraints]
     if len(set(names)) != len(names) or len(canonical(list(terms.constraints))) > MAX_CONSTRAINTS_CHARS:
-        return Refusal("constraints", "Say one thing of each argument, and not more than fits on a page.")
+        return Refusal("constraints", "Set one constraint for each argument, and no more than fit on a page.")
     for each in terms.constraints:
         name, rule = each["name"], each["rule"]
         if rule not in (IS, AT_MOST, ANY):
-            return Refusal(name, "Choose what this may be.")
+            return Refusal(name, "Choose what values this argument may have.")
         if rule == AT_MOST and number_of(each.get("value")) is None:
             return Refusal(name, "Give a plain number from 0.")
         said = {name: each.get("value")}
         if rule != ANY and masked(said, approval.secret_fields) != said:
-            return Refusal(name, "A secret is kept nowhere, so a grant cannot say what it is.")
+            return Refusal(name, "A grant does not store secrets, so it cannot require a particular one.")
     if approval.arguments and all(each["rule"] == ANY for each in terms.constraints):
-        return Refusal("constraints", "Say of at least one argument what it may be; else every call is allowed.")
+        return Refusal("constraints", "Constrain at least one argument; otherwise every call would be allowed.")
     return None
 
 
 def _wrong_limit(terms: Terms) -> Refusal | None:
     if len(terms.limits) > MAX_LIMITS or len({limit[:2] for limit in terms.limits}) != len(terms.limits):
-        return Refusal("limits", "Limit each thing once.")
+        return Refusal("limits", "Set only one limit for each thing.")
     for _kind, name, most in terms.limits:
         if not most.is_finite() or not 0 < most <= MAX_AMOUNT or most != most.quantize(Decimal("0.0001")):
-            return Refusal(f"limit:{name}", "Give a number above 0, with four decimals at most.")
+            return Refusal(f"limit:{name}", "Give a number above 0 with at most four decimals.")
     return None
 
 
@@ -245,14 +248,14 @@ def _facts(grant: Grant) -> dict[str, Any]:
 
 
 def _sealed(constraint: Mapping[str, Any], salt: str) -> dict[str, Any]:
-    """What the ledger says of a constraint: how far it goes, and what an argument must be as a digest alone."""
+    """What the ledger says of a constraint: its bounds, and an exact value only as a digest."""
     if constraint["rule"] != IS:
         return dict(constraint)
     return {"name": constraint["name"], "rule": IS, "value": sealed(canonical(constraint.get("value")), salt)}
 
 
 def erase(approvals: Sequence[uuid.UUID]) -> None:
-    """Take away what grants made from these requests say of arguments, and why. One in force is over with that."""
+    """Erase what grants made from these requests say about arguments, and their reasons. A grant in force ends."""
     for grant in Grant.objects.filter(approval__in=approvals):
         bounds = [each if each["rule"] == ANY else {**each, "rule": IS, "value": ERASED} for each in grant.constraints]
         Grant.objects.filter(pk=grant.pk).update(constraints=bounds, reason=ERASED)

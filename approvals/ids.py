@@ -1,4 +1,4 @@
-"""Keys that sort by time of creation, so that new rows land at the end of an index."""
+"""Keys that sort by creation time, so that new rows go to the end of an index."""
 
 import os
 import time
@@ -15,5 +15,5 @@ def uuid7() -> uuid.UUID:
 
 
 def least_at(moment: datetime) -> uuid.UUID:
-    """The least key of what is made at a moment or later."""
+    """The lowest possible key of anything made at this moment or later."""
     return uuid.UUID(int=int(moment.timestamp() * 1000) << 80 | 0x7 << 76 | 0x2 << 62)

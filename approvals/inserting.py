@@ -1,4 +1,4 @@
-"""Adding rows that have been made in hand."""
+"""Inserts rows that were made in memory."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,8 +10,8 @@ from approvals.prepared import MOST_PREPARED, Given, PreparedInsert, is_asked
 
 
 class RowInsert[T: Model]:
-    """Adds rows as `bulk_create` does. For a few rows, which is nearly always what there is, the statement is put
-    together once. A key that the database gives is not read back.
+    """Inserts rows as `bulk_create` does. For a few rows, which is the usual case, the statement is built only once.
+    Keys that the database generates are not read back.
     """
 
     def __init__(self, model: type[T]) -> None:
@@ -19,7 +19,9 @@ class RowInsert[T: Model]:
         self._prepared: dict[tuple[Any, ...], PreparedInsert] = {}
 
     def __call__(self, rows: Sequence[T]) -> None:
-        """Add them, in one statement. What a row says by an expression, as the database's time, stays one in hand."""
+        """Insert them in one statement. A field set to an expression, such as the database's time, keeps the expression
+        in memory.
+        """
         if not rows:
             return
         if len(rows) > MOST_PREPARED:

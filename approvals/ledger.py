@@ -1,8 +1,8 @@
 """The append-only chain of events: the only writer of Event.
 
-One chain per run, and one for configuration and sign-ins. An event is written in the transaction
-of the change it records. Each holds the hash of the one before, over its canonical text, so a
-change or a gap made by hand is found and named by `verify`.
+There is one chain per run, and one for configuration and sign-ins. An event is written in the transaction of the change
+it records. Each holds the hash of the one before over its canonical text, so `verify` finds and names any change or gap
+made by hand.
 """
 
 import uuid
@@ -34,15 +34,15 @@ __all__ = [
 ]  # fmt: skip
 
 CONFIGURATION = "configuration"
-# What happens to the ledger itself: it counts as no change of the configuration.
+# Events about the ledger itself. They are not changes to the configuration.
 LEDGER = "ledger"
 SYSTEM = "system"
 MODEL = "model"
-# Where a chain ends: the place and hash of its last event.
+# The end of a chain: the place and hash of its last event.
 type End = tuple[int, str]
-# The room for an actor in the table; a long name with a long token's name is cut.
+# The length of an actor in the table. A long name with a long token name is cut.
 MAX_ACTOR = 200
-# The events that one statement adds to a chain together with its new end.
+# The most events that one statement adds to a chain, together with its new end.
 MOST_AT_ONCE = 32
 
 _facts: ContextVar["_Facts | None"] = ContextVar("facts", default=None)
@@ -61,11 +61,11 @@ class Fact:
 
 
 class Configured(Exception):
-    """Something was configured or stopped behind what a transaction went by, which came to nothing: look again."""
+    """The configuration changed, or something was stopped, after the transaction looked. It did nothing: look again."""
 
 
 class _Facts(list[Fact]):
-    """What a transaction has noted, and the height of the configuration beyond which none of it may be."""
+    """What a transaction has recorded, and the height of the configuration beyond which none of it may be written."""
 
     only_at: int | None = None
 
@@ -75,7 +75,7 @@ listeners: list[Callable[[Sequence[Fact]], None]] = []
 
 
 def actor_of(user: AbstractBaseUser | None, via: str = "") -> str:
-    """The name an event gives a person. `via` says how they came, as in 'token CI'; left out, as `coming` has it."""
+    """The name that events give a person. `via` says how they came, as in 'token CI'; if left out, `coming` knows."""
     if user is None:
         return (f"{SYSTEM} ({via})" if via else SYSTEM)[:MAX_ACTOR]
     came = _coming.get() or {}
@@ -85,7 +85,7 @@ def actor_of(user: AbstractBaseUser | None, via: str = "") -> str:
 
 @contextmanager
 def coming() -> Iterator[None]:
-    """Until this ends, whoever is said to `come` some way is recorded with it, whatever they do."""
+    """Until this ends, events by a person record how they came, if `come` has said so."""
     token = _coming.set({})
     try:
         yield
@@ -94,7 +94,7 @@ def coming() -> Iterator[None]:
 
 
 def come(user: AbstractBaseUser, via: str) -> None:
-    """Somebody is here by other means than themselves. Counts within `coming`, and nowhere else."""
+    """Record that somebody acts through something else. Only counts within `coming`."""
     came = _coming.get()
     if came is not None:
         came[user.pk] = via
@@ -104,8 +104,8 @@ def come(user: AbstractBaseUser, via: str) -> None:
 def transaction() -> Iterator[None]:
     """A database transaction whose recorded facts are written as events just before it commits.
 
-    Transitions that happen together thus cost one look at the end of the chain and one insert.
-    Nested use joins the outer one. An exception drops the facts with the changes they record.
+    Transitions that happen together thus cost one look at the end of the chain and one insert. A nested transaction
+    joins the outer one. An exception drops the facts with the changes they record.
     """
     outer = _facts.get()
     if outer is not None:
@@ -139,9 +139,9 @@ def transaction() -> Iterator[None]:
 
 @contextmanager
 def remembering() -> Iterator[None]:
-    """Keep in mind where chains ended, for who writes to the same one again and again, as a worker that drives a run.
+    """Remember where chains ended, for a caller that writes to the same one repeatedly, such as a worker driving a run.
 
-    Nothing rests on that: a head that somebody else has moved meanwhile is found to be another, and read.
+    Nothing depends on it: if somebody else has moved a head meanwhile, that is noticed and it is read.
     """
     token = _known.set({})
     try:
@@ -151,39 +151,39 @@ def remembering() -> Iterator[None]:
 
 
 def knows(chain: str, seq: int | None, hash: str | None) -> None:
-    """Say where a chain ends, for who has read that with the row whose lock guards the chain: it is not read again.
+    """Say where a chain ends, if that was read with the row whose lock guards the chain, so that it is not read again.
 
-    None where the chain has no event yet. Inside `transaction()`, or of no effect.
+    None if the chain has no event yet. Has no effect outside `transaction()`.
     """
     if (known := _known.get()) is not None:
         known[chain] = (seq, hash) if seq is not None and hash is not None else (0, GENESIS)
 
 
 def record(chain: str, type: str, data: dict[str, Any] | None = None, actor: str = SYSTEM) -> None:
-    """Note one fact for the surrounding `ledger.transaction()`. Raises RuntimeError outside of one.
+    """Note one fact for the surrounding `ledger.transaction()`. Raises RuntimeError outside one.
 
-    For a run's chain the caller holds the lock on the run's row; the configuration chain is locked
-    when it is written. The unique place of an event is what stops a caller that forgot.
+    For a run's chain the caller holds the lock on the run's row; the configuration chain is locked when it is written.
+    The unique place of an event stops a caller that forgot.
     """
     facts = _facts.get()
     if facts is None:
         raise RuntimeError("An event belongs to the transaction of its change: use ledger.transaction().")
     said = data or {}
-    # The configuration names people who work here, and is read back; what runs deal with names others.
+    # The configuration names people who work here, and is read back. Run data may name other people.
     said = said if chain == CONFIGURATION else within(said, clean)
     facts.append(Fact(chain, type, clean(actor) if actor.startswith("customer:") else actor, said))
 
 
 def only_at(height: int) -> None:
-    """Have the surrounding `transaction()` raise Configured at its end, and do nothing, where the configuration is no
-    longer what it was at a height. Said by whoever begins a call, and records that it has begun.
+    """Make the surrounding `transaction()` raise Configured at its end and do nothing, if the configuration is no
+    longer at this height. For a caller that begins a call and records that.
 
-    What is read under a lock is as old as the statement that waited for the lock, and a later lock is waited for
-    later. The events are the last that a transaction writes, when it waits for nobody any more.
+    What is read under a lock is as old as the statement that waited for it, and later locks are waited for later.
+    Events are written last, when the transaction no longer waits for anybody.
     """
     facts = _facts.get()
     if facts is None:
-        raise RuntimeError("What was looked at belongs to the transaction that goes by it: use ledger.transaction().")
+        raise RuntimeError("A height belongs to the transaction that relies on it: use ledger.transaction().")
     facts.only_at = height
 
 
@@ -198,11 +198,11 @@ def _tell(facts: Sequence[Fact]) -> None:
 
 
 def _append(facts: _Facts) -> dict[str, End]:
-    """One statement on PostgreSQL where the end of the one chain is known; else three, whatever the number of facts
-    and chains. Heads are locked in one order, as `_ends` has it. Returns where the chains end now.
+    """One statement on PostgreSQL if the end of the only chain is known; otherwise three, whatever the number of facts
+    and chains. Heads are locked in one order, see `_ends`. Returns where the chains end now.
 
-    One more where the configuration has to be `only_at` a height and the end of the chain is not known. Raises
-    Configured.
+    One more if the configuration must be `only_at` a height and the end of the chain is not known, or is held by
+    somebody. Raises Configured.
     """
     chains = {fact.chain for fact in facts}
     known = (_known.get() or {}).get(facts[0].chain) if len(chains) == 1 else None
@@ -212,7 +212,7 @@ def _append(facts: _Facts) -> dict[str, End]:
             return ends
     ends = _ends(chains)
     if CONFIGURATION in chains - set(ends):
-        # There is no head yet that could be locked.
+        # There is no head to lock yet.
         _lock_chain(CONFIGURATION)
         ends = _ends(chains)
     _still_at(facts.only_at)
@@ -226,7 +226,7 @@ def _append(facts: _Facts) -> dict[str, End]:
 
 
 def _events(facts: Sequence[Fact], ends: dict[str, End]) -> tuple[list[Event], dict[str, End]]:
-    """The events of some facts behind these ends, and where their chains end then."""
+    """The events of some facts after these ends, and where their chains end then."""
     ends, events = dict(ends), []
     for fact in facts:
         seq, previous = ends.get(fact.chain, (0, GENESIS))
@@ -237,19 +237,21 @@ def _events(facts: Sequence[Fact], ends: dict[str, End]) -> tuple[list[Event], d
 
 
 def _still_at(height: int | None) -> None:
-    """Raises Configured. On SQLite nobody configures anything while a transaction writes."""
+    """Raises Configured. On SQLite nobody can configure anything while a transaction writes."""
     if height is None or connection.vendor != "postgresql":
         return
     beyond = Event.objects.filter(chain=CONFIGURATION, seq__gt=height)
-    # Who comes and goes, or tries to, changes nothing that a call is judged by: it is to keep none from beginning.
+    # Sign-ins and sign-outs, even failed ones, change nothing that a call is judged by. They must not stop it from
+    # beginning.
     if beyond.exclude(type="signout").exclude(type__startswith="signin.").exists():
         raise Configured("something was configured or stopped as a call was about to begin")
 
 
 def _place(events: Sequence[Event], was: End, now: End, only_at: int | None) -> bool:
-    """Move the head of a chain on from where it is thought to be, and add the events of its new part.
+    """Move the head of a chain on from its expected place, and add the events of the new part.
 
-    False: the head is elsewhere, or the configuration not `only_at` its height. It stays there, and nothing is added.
+    False: the head is elsewhere, or the configuration not `only_at` its height, or somebody holds the head and a height
+    matters. Nothing is changed.
     """
     is_new = was == (0, GENESIS)
     if connection.vendor != "postgresql" or len(events) > MOST_AT_ONCE or (is_new and only_at is not None):
@@ -258,10 +260,7 @@ def _place(events: Sequence[Event], was: End, now: End, only_at: int | None) -> 
             _still_at(only_at)
             Event.objects.bulk_create(events)
         return moved
-    head, params = _moving(events[0].chain, was, now)
-    if only_at is not None:
-        head += f" AND NOT EXISTS (SELECT 1 FROM {ChainHead._meta.db_table} WHERE chain = %s AND seq > %s)"  # noqa: S608
-        params += [CONFIGURATION, only_at]
+    head, params = _moving(events[0].chain, was, now, only_at)
     fields = Event._meta.concrete_fields
     params += [field.get_db_prep_save(getattr(each, field.attname), connection) for each in events for field in fields]
     with connection.cursor() as cursor:
@@ -271,36 +270,45 @@ def _place(events: Sequence[Event], was: End, now: End, only_at: int | None) -> 
 
 def _move(chain: str, was: End, now: End) -> bool:
     if was == (0, GENESIS):
-        # An end that is not there is held by nobody: whoever writes it second has to read it.
+        # Nobody can lock a missing end: the second to write it has to read it.
         _, made = ChainHead.objects.get_or_create(chain=chain, defaults={"seq": now[0], "hash": now[1]})
         return made
     there = ChainHead.objects.filter(chain=chain, seq=was[0], hash=was[1])
     return bool(there.update(seq=now[0], hash=now[1], uncovered=True))
 
 
-def _moving(chain: str, was: End, now: End) -> tuple[str, list[Any]]:
-    """The statement that does the same, and what goes into it."""
+def _moving(chain: str, was: End, now: End, only_at: int | None) -> tuple[str, list[Any]]:
+    """The same as a statement, with its parameters.
+
+    A statement that waits for a row still reads all others as they were when it began. So if the configuration must be
+    `only_at` a height, it does not wait for whoever holds the head, such as a checkpoint: it changes nothing.
+    """
     table = ChainHead._meta.db_table
     if was == (0, GENESIS):
         made = f"INSERT INTO {table} (chain, seq, hash, covered_seq, uncovered) VALUES (%s, %s, %s, 0, true)"  # noqa: S608
         return f"{made} ON CONFLICT DO NOTHING", [chain, *now]
     moved = f"UPDATE {table} SET seq = %s, hash = %s, uncovered = true"  # noqa: S608
-    return f"{moved} WHERE chain = %s AND seq = %s AND hash = %s", [*now, chain, *was]
+    there, params = "chain = %s AND seq = %s AND hash = %s", [*now, chain, *was]
+    if only_at is None:
+        return f"{moved} WHERE {there}", params
+    free = f"chain = (SELECT chain FROM {table} WHERE {there} FOR NO KEY UPDATE SKIP LOCKED)"  # noqa: S608
+    beyond = f"SELECT 1 FROM {table} WHERE chain = %s AND seq > %s"  # noqa: S608
+    return f"{moved} WHERE {free} AND NOT EXISTS ({beyond})", [*params, CONFIGURATION, only_at]
 
 
 @cache
 def _adding(count: int) -> str:
-    """The statement that adds so many events once their chain's head has moved."""
+    """The statement that adds this many events once their chain's head has moved."""
     fields = Event._meta.concrete_fields
     columns = ", ".join(str(field.column) for field in fields)
-    # A list of values knows nothing of the columns it is for: its first row says what they are.
+    # A VALUES list knows nothing of its columns' types, so its first row states them.
     first = ", ".join(f"%s::{field.db_type(connection)}" for field in fields)
     rows = ", ".join([f"({first})", *[f"({', '.join(['%s'] * len(fields))})"] * (count - 1)])
     return f"INSERT INTO {Event._meta.db_table} ({columns}) SELECT added.* FROM moved, (VALUES {rows}) AS added"  # noqa: S608
 
 
 def _ends(chains: set[str]) -> dict[str, End]:
-    """Configuration last: whoever found no head of it to lock holds the others already when they look again."""
+    """Configuration last: a caller that found no head of it to lock already holds the others when it looks again."""
     last = ExpressionWrapper(Q(chain=CONFIGURATION), BooleanField())
     heads = ChainHead.objects.filter(chain__in=sorted(chains)).order_by(last, "chain").select_for_update()
     return {chain: (seq, hash) for chain, seq, hash in heads.values_list("chain", "seq", "hash")}
@@ -313,7 +321,7 @@ def height(chain: str = CONFIGURATION) -> int:
 
 
 def sealed(seq: int, previous: str, fact: Fact, at: datetime, key: uuid.UUID) -> Event:
-    """The event of a fact at its place in a chain. It is not stored: whoever stores it moves the chain's head."""
+    """The event of a fact at its place in a chain, not stored. Storing it must also move the chain's head."""
     body = canonical(
         {
             "id": str(key),
@@ -342,7 +350,7 @@ def sealed(seq: int, previous: str, fact: Fact, at: datetime, key: uuid.UUID) ->
 
 
 def _lock_chain(chain: str) -> None:
-    """Let one writer at a time append. SQLite needs nothing: a writing transaction is alone from its start."""
+    """Let one writer append at a time. SQLite needs nothing: a writing transaction is alone from its start."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", [f"ledger:{chain}"])

@@ -1,7 +1,7 @@
-"""What whoever is answered may see of personal data. One per request, put up by `agentapp.discretion`.
+"""How much personal data the current reader may see. One lens per request, set by `agentapp.discretion`.
 
-Where nobody is answered, as in a worker, there is none: what is stored there is stored whole. What is said outside,
-as in notifications, is always said through a closed one.
+Where nobody is answered, as in a worker, there is no lens: what is stored is stored whole. What leaves the system, such
+as notifications, always goes through a closed one.
 """
 
 import json
@@ -17,7 +17,7 @@ from approvals.detectors import MASK, clean, within, without_secrets
 from approvals.digest import load
 from approvals.masking import SAID_OF, blotted, is_of, secret_texts
 
-# They hold what a call was told and gave, and what was looked up for its request.
+# They hold what a call was given and returned, and what was looked up for its request.
 TEXTS = ("arguments_text", "final_arguments_text", "proposed_text", "executed_text", "result_text", "snapshot_text")
 PREVIEWS = ("preview_text", "final_preview_text")
 _COLUMNS = (*TEXTS, *PREVIEWS, "comparison", "difference")
@@ -28,12 +28,12 @@ class Lens:
     is_open: bool = False
     """Whether personal data is shown."""
     rows: list[Any] = field(default_factory=list)
-    """The calls and requests that were read: the values that are marked in them are known."""
+    """The calls and requests that were read, whose marked values are therefore known."""
     runs: set[Any] = field(default_factory=set)
-    """The runs that anything was read of: so are those of their calls."""
+    """The runs that anything was read from, whose calls' values are therefore known too."""
 
     def texts(self) -> set[str]:
-        """The values of marked fields in what was read, which may stand in any words around them."""
+        """The values of marked fields in what was read, which may appear in any surrounding text."""
         return set().union(*(values_of(row.__dict__, row.pii_fields) for row in self.rows))
 
 
@@ -54,24 +54,24 @@ def current() -> Lens | None:
 
 
 def show() -> None:
-    """Let whoever is answered see personal data: they may decide about it, or it is their own."""
+    """Let the reader see personal data: they may decide about it, or it is their own."""
     lens = _current.get()
     if lens is not None:
         lens.is_open = True
 
 
 def leave_as_written() -> None:
-    """Let an answer be the text that was hashed or signed, which proves nothing once a part of it is masked.
+    """Return a text exactly as it was hashed or signed: once a part is masked, it proves nothing.
 
-    For answers that are nothing else. Of what runs did, such a text was masked when it was written, but for the names
-    of people who work here; of a change of the configuration it has what was configured, addresses with it. Exports
-    have both, too. Secrets are looked for all the same.
+    Only for answers that are nothing else. Such a text about runs was masked when it was written, except for the names
+    of people who work here. Events of configuration changes hold what was configured, addresses included. Exports hold
+    both too. Secrets are still looked for.
     """
     show()
 
 
 def note(row: Any) -> None:
-    """A call or a request has been read. What is marked in it is looked up when the answer is made."""
+    """A call or request was read. Its marked values are looked up when the answer is made."""
     lens = _current.get()
     if lens is not None and not lens.is_open:
         lens.runs.add(row.__dict__.get(row.column_of_run))
@@ -80,14 +80,14 @@ def note(row: Any) -> None:
 
 
 def hidden(secret: Iterable[str], personal: Iterable[str]) -> list[str]:
-    """The names of fields whose values are masked for whoever is answered."""
+    """The names of the fields whose values are masked for the reader."""
     lens = _current.get()
     shows = lens is None or lens.is_open
     return list(dict.fromkeys([*secret, *(() if shows else personal)]))
 
 
 def values_of(columns: Mapping[str, Any], fields: Collection[str]) -> set[str]:
-    """The values that fields have in what is at hand of one call or request, as texts."""
+    """The values of fields in what was read of one call or request, as texts."""
     if not fields:
         return set()
     values = [_read(columns[name]) for name in TEXTS if columns.get(name)]
@@ -98,17 +98,17 @@ def values_of(columns: Mapping[str, Any], fields: Collection[str]) -> set[str]:
 
 
 def values_in(texts: Iterable[str], fields: Collection[str]) -> set[str]:
-    """The values that fields have in some JSON texts, as texts."""
+    """The values of fields in some JSON texts, as texts."""
     return _texts_of(map(_read, texts), fields) - {MASK} if fields else set()
 
 
 def told(text: str, rows: Iterable[Any] = ()) -> str:
-    """A text as it may leave the system: without secrets, personal data, and what is marked in these rows."""
+    """A text as it may leave the system: without secrets, personal data, and the marked values of these rows."""
     return clean(blotted(text, set().union(*map(_hidden_of, rows))))
 
 
 def seen(value: Any, known: Collection[str], is_open: bool) -> Any:
-    """A JSON value as whoever is answered may read it."""
+    """A JSON value as the reader may see it."""
     if is_open:
         return within(value, without_secrets)
     blot = blotting(known, json.dumps(value, ensure_ascii=False)) if known else str
@@ -116,7 +116,7 @@ def seen(value: Any, known: Collection[str], is_open: bool) -> Any:
 
 
 def in_words(text: str) -> str:
-    """A text as it stands in a field for whoever is answered, but for what is marked elsewhere."""
+    """A text of a field as the reader may see it, except for values marked elsewhere."""
     return clean(text) if hidden((), ("any",)) else without_secrets(text)
 
 
@@ -137,13 +137,13 @@ def _read(text: str | None) -> Any:
 
 
 def _states(snapshot: Any) -> list[Any]:
-    """Of a plan: the state that each of its calls rests on, which is kept as a text."""
+    """For a plan: the state that each of its calls depends on, which is kept as text."""
     found = snapshot.values() if isinstance(snapshot, dict) else ()
     return [_read(each["state"]) for each in found if isinstance(each, dict) and isinstance(each.get("state"), str)]
 
 
 def _lines(dry_run: Any) -> list[dict[str, Any]]:
-    """What a dry run foresaw, or what came of it, line by line."""
+    """What a dry run predicted, or what happened, line by line."""
     return list(dry_run.get("lines", ())) if isinstance(dry_run, dict) else []
 
 

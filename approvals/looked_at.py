@@ -1,4 +1,4 @@
-"""What the condition of a rule looked at in one call, and found there. Pure."""
+"""What a rule's condition looked at in one call, and what it found. Pure."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -12,12 +12,12 @@ MAX_NAMES = 12
 # args["amount"] is args.amount.
 _INDEX = re.compile(r"""\[\s*(["'])([A-Za-z_]\w*)\1\s*\]""")
 _TEXT = re.compile(r"""(["'])(?:\\.|(?!\1)[^\\])*\1""")
-# A name and the way down from it; what is called, as in .exists(…), is no part of it.
+# A name and the path from it. What is called, as in .exists(…), is not part of it.
 _PATH = re.compile(r"(?<![\w.])([A-Za-z_]\w*+)((?:\.[A-Za-z_]\w*+(?!\s*\())*)")
 
 
 def looked_at(condition: str, names: Mapping[str, Any], secret: Collection[str] = ()) -> tuple[dict[str, Any], ...]:
-    """Each thing the condition names, once, as {name, value}; without a value where the call has no such thing."""
+    """Each thing the condition names, once, as {name, value}. Without a value if the call does not have it."""
     plain = _TEXT.sub('""', _INDEX.sub(r".\2", condition))
     found: dict[str, dict[str, Any]] = {}
     for name, path in _PATH.findall(plain):

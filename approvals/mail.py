@@ -19,7 +19,7 @@ from approvals.visible import visible
 
 @dataclass(frozen=True)
 class Thread:
-    """By what name a mail is known, which one it answers, and the template whose subject it then repeats."""
+    """A mail's Message-ID, the one it answers, and the template whose subject it then repeats."""
 
     id: str = ""
     answers: str = ""
@@ -27,24 +27,24 @@ class Thread:
 
 
 def link_to(approval: Approval) -> str:
-    """Where the request is decided, by somebody who is signed in."""
+    """The page where a signed-in person decides the request."""
     return f"{settings.BASE_URL}/approvals/{approval.pk}/"
 
 
 def inbox() -> str:
-    """Where requests wait, for somebody who is signed in."""
+    """The page where a signed-in person finds waiting requests."""
     return f"{settings.BASE_URL}/inbox/"
 
 
 def own_id(key: uuid.UUID | str) -> str:
-    """The Message-ID of what is sent under this key: the same with each attempt, so that one mail stays one."""
+    """The Message-ID of what is sent under this key: the same in each attempt, so that one mail stays one."""
     return f"<{key}@{urlsplit(settings.BASE_URL).hostname or 'countersign'}>"
 
 
 def send(
     template: str, context: dict[str, Any], to: Sequence[str], bcc: Sequence[str] = (), thread: Thread | None = None
 ) -> str:
-    """Send the two templates of this name as subject and body. Returns its Message-ID. Raises ChannelError."""
+    """Send the two templates of this name as subject and body. Returns the Message-ID. Raises ChannelError."""
     context = {"workspace": settings.WORKSPACE_NAME, **context}
     thread = thread or Thread()
     answers = thread.answers if thread.subject else ""
@@ -66,7 +66,7 @@ def send(
     except smtplib.SMTPRecipientsRefused as error:
         raise ChannelError(f"Every address was refused: {error}", permanent=_all_permanent(error)) from error
     except (smtplib.SMTPException, OSError) as error:
-        raise ChannelError(f"The mail server did not take it: {error}") from error
+        raise ChannelError(f"The mail server did not accept the message: {error}") from error
     return thread.id
 
 
@@ -76,9 +76,9 @@ def line(template: str, context: dict[str, Any]) -> str:
 
 
 def _outside(text: str, context: dict[str, Any]) -> str:
-    """What is said of requests outside of the console: whoever may see personal data sees it there, signed in.
+    """What is said about requests outside the console. People who may see personal data see it there, signed in.
 
-    What is hidden in it, or reorders it, is as visible as there.
+    Hidden and reordering characters are made visible, as they are there.
     """
     about = [*context.values(), *(value for item in context.get("items", ()) for value in item.values())]
     rows = [each for each in about if isinstance(each, Approval)]

@@ -1,6 +1,6 @@
-"""How people want to be told. This app keeps none of it: `settings.NOTIFICATION_MANNERS` names the module that does.
+"""How people want to be told. This app stores none of it: `settings.NOTIFICATION_MANNERS` names the module that does.
 
-That module has `manners` and `wanting`, as they stand here.
+That module has `manners` and `wanting` with these signatures.
 """
 
 from collections.abc import Iterable
@@ -18,31 +18,31 @@ AT_ONCE, HOURLY, DAILY = "at_once", "hourly", "daily"
 
 @dataclass(frozen=True)
 class Manners:
-    """Of what one person is told, in which ways, when not, and whether a message names what would happen."""
+    """What one person is told of, in which ways, when not, and whether a message names what would happen."""
 
     mailed: frozenset[str] = field(default_factory=frozenset)
     quiet: tuple[time, time] | None = None
     shows_arguments: bool = False
     least_risk: str = "low"
-    """From which risk on they are told of what waits for a team."""
+    """The lowest risk at which they are told of what waits for a team."""
     chatted: frozenset[str] = field(default_factory=frozenset)
     chat_name: str = ""
-    """Their name where the channel for single people leads to."""
+    """Their name in the service behind the channel for individual people."""
     rhythm: str = AT_ONCE
-    """How often mail about what waits for a team is sent; and, once a day, at what time."""
+    """How often mail about what waits for a team is sent and, if daily, at what time."""
     rhythm_at: time | None = None
     follow_ups: bool = False
     """Whether a second message says what became of a request they were told of."""
 
     def ways(self, kind: str) -> frozenset[str]:
-        """How they are told of this kind of news."""
+        """The ways they are told of this kind of news."""
         chats = kind in self.chatted and self.chat_name
         return frozenset(way for way, told in ((MAIL, kind in self.mailed), (CHAT, chats)) if told)
 
 
 @dataclass(frozen=True)
 class Wish:
-    """In which ways somebody wants to be told of a kind of news, and from which risk on."""
+    """How somebody wants to be told of a kind of news, and from which risk on."""
 
     ways: frozenset[str]
     least_risk: str
@@ -61,7 +61,7 @@ def wanting(kind: str) -> dict[int, Wish]:
 
 
 def last_due(one: Manners, now: datetime) -> datetime | None:
-    """The last moment at which their mail about what waits was due. None: it is sent at once. In TIME_ZONE."""
+    """The last moment at which their mail about waiting requests was due, in TIME_ZONE. None: it is sent at once."""
     local = timezone.localtime(now)
     if one.rhythm == HOURLY:
         return local.replace(minute=0, second=0, microsecond=0)
@@ -73,7 +73,7 @@ def last_due(one: Manners, now: datetime) -> datetime | None:
 
 
 def quiet_until(one: Manners, now: datetime) -> datetime | None:
-    """When the quiet hours that `now` is in come to their end. None: it is in none. Times are those of TIME_ZONE."""
+    """When the quiet hours around `now` end. None: it is not in quiet hours. Times are in TIME_ZONE."""
     if one.quiet is None:
         return None
     begin, end = one.quiet

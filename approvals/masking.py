@@ -1,4 +1,4 @@
-"""Secret arguments as they may be shown, and put back where a person sent them back as shown."""
+"""Masks secret arguments for display, and puts them back where a person returned them masked."""
 
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -10,13 +10,15 @@ from approvals.detectors import without_secrets
 from approvals.digest import MalformedJSON, parse
 
 CHANGED_MASK = f"{MASK} (changed)"
-STILL_MASKED = "This still has a masked part; write it anew."
-# Where a line says what something was, is, or would be.
+STILL_MASKED = "This still has a masked part. Type the value again."
+# The keys of a line that say what something was, is, or would be.
 SAID_OF = ("before", "after", "predicted", "actual", "was", "now")
 
 
 def masked(value: Any, secrets: Collection[str]) -> Any:
-    """A copy of a JSON value with the values of keys in `secrets` replaced, at any depth, and what looks like a key."""
+    """A copy of a JSON value with the values of keys in `secrets` replaced, at any depth, and anything that looks like
+    a key.
+    """
     if isinstance(value, dict):
         return {name: MASK if name in secrets else masked(item, secrets) for name, item in value.items()}
     if isinstance(value, str):
@@ -25,7 +27,7 @@ def masked(value: Any, secrets: Collection[str]) -> Any:
 
 
 def masked_lines(lines: Collection[dict[str, Any]], secrets: Collection[str]) -> list[dict[str, Any]]:
-    """`masked`, for lines that say of something by its name what it was, is or would be: of a secret, they do not."""
+    """`masked`, for lines that say what something was, is or would be: those about a secret do not say it."""
     return [
         {
             key: MASK if key in SAID_OF and is_of(line["name"], secrets) else masked(said, secrets)
@@ -36,12 +38,16 @@ def masked_lines(lines: Collection[dict[str, Any]], secrets: Collection[str]) ->
 
 
 def is_of(name: str, secrets: Collection[str]) -> bool:
-    """Whether a line of this name is about one of these: in what was looked up for a plan its call stands before it."""
+    """Whether a line of this name is about one of these. In what was looked up for a plan, the name begins with its
+    call.
+    """
     return name in secrets or name.rpartition(", ")[2] in secrets
 
 
 def masked_beside(value: Any, was: Any, secrets: Collection[str], same: str | None = MASK) -> Any:
-    """`masked`, which says of a secret that it is not what it was. `same`: for one that is; None leaves it."""
+    """`masked`, but a secret that differs from `was` is marked as changed. `same`: what to show for an unchanged one;
+    None leaves it.
+    """
     if isinstance(value, dict):
         before = was if isinstance(was, dict) else {}
         return {
@@ -65,7 +71,7 @@ def _beside(value: Any, is_same: bool, same: str | None) -> Any:
 
 
 def changed_secrets(value: Any, was: Any, secrets: Collection[str]) -> list[tuple[str, ...]]:
-    """Where secrets stand that are not what they were, or are no more; within a list all count as one."""
+    """Where secrets are that have changed or are gone. Within a list, all count as one."""
     found: list[tuple[str, ...]] = []
     if isinstance(value, dict) and isinstance(was, dict):
         for name in [*value, *(name for name in was if name not in value)]:
@@ -81,7 +87,7 @@ def changed_secrets(value: Any, was: Any, secrets: Collection[str]) -> list[tupl
 
 
 def unmasked(value: Any, current: Any, secrets: Collection[str]) -> Any:
-    """An edited value with what was masked put back from the current one. A secret that was replaced stays replaced."""
+    """An edited value with masked parts restored from the current one. A secret that was replaced stays replaced."""
     if isinstance(value, dict) and isinstance(current, dict):
         return {
             name: current[name]
@@ -97,7 +103,7 @@ def unmasked(value: Any, current: Any, secrets: Collection[str]) -> Any:
 
 
 def secret_texts(value: Any, secrets: Collection[str]) -> set[str]:
-    """The texts and numbers, as texts, that keys in `secrets` have within a JSON value, at any depth."""
+    """The texts, and the numbers as text, that keys in `secrets` have in a JSON value, at any depth."""
     if isinstance(value, dict):
         found = (set(_texts(item)) if name in secrets else secret_texts(item, secrets) for name, item in value.items())
         return set().union(*found)
@@ -105,7 +111,7 @@ def secret_texts(value: Any, secrets: Collection[str]) -> set[str]:
 
 
 def secrets_in(text: str, secrets: Collection[str]) -> set[str]:
-    """The same of a JSON text. None of one that is malformed: nobody can tell what in it is which argument."""
+    """The same for a JSON text. Empty if it is malformed: nobody can tell which argument is which."""
     try:
         return secret_texts(parse(text), secrets) if secrets and text else set()
     except MalformedJSON:
@@ -113,7 +119,7 @@ def secrets_in(text: str, secrets: Collection[str]) -> set[str]:
 
 
 def blotted(text: str, secrets: Collection[str]) -> str:
-    """Free text with every mention of a secret replaced, however it is spelled there."""
+    """Free text with every mention of a secret replaced, however it is spelled."""
     return blotting(secrets, text)(text) if secrets else text
 
 
@@ -140,7 +146,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def with_masks(value: Any) -> set[str]:
-    """The texts and names within a JSON value that hold what stands for something hidden: they are no values."""
+    """The texts and names in a JSON value that contain a mask: they are not values."""
     if isinstance(value, dict):
         return {name for name in value if MASK in name}.union(*map(with_masks, value.values()))
     if isinstance(value, list):

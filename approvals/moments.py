@@ -1,4 +1,4 @@
-"""A moment as a condition sees it: by the clock and the business hours of the installation. Pure."""
+"""A moment as a condition sees it, by the installation's clock and business hours. Pure."""
 
 from datetime import datetime
 from typing import Any

@@ -1,7 +1,7 @@
 """The only writer of a Notification's outcome. A channel that fails never stops an approval.
 
-A notification is sent at least once: it is claimed by counting an attempt, for as long as one may take, so two workers
-do not send it together, however slow its server is. A worker that dies while sending leaves it for the next attempt.
+A notification is sent at least once. An attempt is claimed by counting it, for as long as one may take, so that two
+workers do not send it together, however slow its server is. If a worker dies while sending, the next attempt follows.
 """
 
 import logging
@@ -21,8 +21,8 @@ from approvals.models import Notification
 
 logger = logging.getLogger(__name__)
 
-# How long after it was queued each attempt is due, and how far they are apart. After the last one it has failed, at
-# `sending_until`.
+# How long after it was queued each attempt is due. After the last one it has failed, at `sending_until`. The gaps also
+# space the attempts.
 DUE_AFTER = (
     timedelta(0),
     timedelta(minutes=1),
@@ -31,7 +31,7 @@ DUE_AFTER = (
     timedelta(hours=1),
     timedelta(hours=4),
 )
-# No attempt is still under way after this.
+# No attempt takes longer than this.
 _AN_ATTEMPT_TAKES = timedelta(minutes=10)
 MAX_ERROR_CHARS = 500
 
@@ -45,18 +45,18 @@ def due() -> Q:
 
 
 def _at_rest() -> Q:
-    """Notifications that no attempt is under way for."""
+    """Notifications with no attempt under way."""
     return Q(sending_until__isnull=True) | Q(sending_until__lte=Now())
 
 
 def ways_due() -> list[str]:
-    """How something should be sent now: by mail, or over the channel of this id."""
+    """The ways by which something should be sent now: mail, or the channel with this id."""
     channels_due = _sendable().order_by().values_list("channel", flat=True).distinct()
     return [str(channel_id) if channel_id else MAIL for channel_id in channels_due]
 
 
 def due_ids(limit: int, way: str | None = None) -> list[uuid.UUID]:
-    """What should be sent now, oldest first; with a way, what goes that way."""
+    """What should be sent now, oldest first; with a way, only what goes that way."""
     queued = _sendable()
     if way is not None:
         queued = queued.filter(channel=None if way == MAIL else uuid.UUID(way))
@@ -64,8 +64,8 @@ def due_ids(limit: int, way: str | None = None) -> list[uuid.UUID]:
 
 
 def _sendable() -> QuerySet[Notification]:
-    """What is due and need not wait: what is for somebody in their quiet hours waits without an attempt, and so does
-    what they get together with more.
+    """What is due and need not wait. Messages for somebody in quiet hours wait without an attempt, and so do those they
+    receive as a roundup.
     """
     known = people.manners_of_queued()
     queued = Notification.objects.filter(due())
@@ -80,11 +80,11 @@ def _sendable() -> QuerySet[Notification]:
 
 
 def _disturbing(known: Mapping[int, Manners], now: datetime) -> Q:
-    """What is for somebody in their quiet hours: of what a deputy reads for who is away, in the deputy's."""
+    """Messages for somebody in quiet hours. If a deputy reads for somebody away, the deputy's quiet hours count."""
     deputies = absences.standing_in(known)
     quiet = people.in_quiet_hours(known, now)
     resting = people.in_quiet_hours(manners({deputy.pk for deputy in deputies.values()}), now) if deputies else set()
-    # Where both rest, or neither does, it is all the same who reads.
+    # If both or neither are in quiet hours, it does not matter who reads.
     differing = {user_id for user_id, deputy in deputies.items() if (user_id in quiet) != (deputy.pk in resting)}
     if not differing:
         return Q(user__in=quiet)
@@ -93,7 +93,7 @@ def _disturbing(known: Mapping[int, Manners], now: datetime) -> Q:
 
 
 def give_up() -> int:
-    """End those whose last attempt died with its worker. Returns how many."""
+    """End notifications whose last attempt died with its worker. Returns how many."""
     lost = Notification.objects.filter(
         _at_rest(),
         state=Notification.State.QUEUED,
@@ -105,9 +105,9 @@ def give_up() -> int:
 
 
 def queue_again(approval_id: uuid.UUID) -> int:
-    """Queue what was not sent because a request no longer waited: it waits again. Returns how many.
+    """Queue again what was not sent because a request no longer waited: it waits again. Returns how many.
 
-    Belongs into the transaction of that.
+    Call it in the transaction of that change.
     """
     kept_back = Notification.objects.filter(
         approval=approval_id, state=Notification.State.FAILED, follows__isnull=True, error=sending.OVER
@@ -116,7 +116,7 @@ def queue_again(approval_id: uuid.UUID) -> int:
 
 
 def send(notification_id: uuid.UUID) -> bool:
-    """Make one attempt at one notification. False: it is not due, or somebody else makes it, or it failed."""
+    """Make one attempt at one notification. False: it is not due, another worker is making it, or it failed."""
     claimed = Notification.objects.filter(due(), pk=notification_id).update(
         attempts=F("attempts") + 1, sending_until=Now() + _AN_ATTEMPT_TAKES
     )
@@ -143,7 +143,7 @@ def _send(notification: Notification) -> str:
     except ChannelError:
         raise
     except (LookupError, pydantic.ValidationError) as error:
-        raise ChannelError(f"The channel is not set up rightly: {error}", permanent=True) from error
+        raise ChannelError(f"The channel is not set up correctly: {error}", permanent=True) from error
     except Exception as error:  # a channel can fail in any way its author did not foresee
         logger.exception("%s failed", notification)
         raise ChannelError(f"{type(error).__name__}: {error}") from error
@@ -154,7 +154,7 @@ def _mark_failed(notification: Notification, error: ChannelError) -> None:
     for_good = error.permanent or made >= len(DUE_AFTER)
     state = Notification.State.FAILED if for_good else Notification.State.QUEUED
     logger.warning("%s failed: %s", notification, error)
-    # As long as between two attempts at one that was queued just now: what was held back for hours is due at once.
+    # The same pause as for a message just queued: one held back for hours would be due at once.
     pause = timedelta(0) if for_good else DUE_AFTER[made] - DUE_AFTER[made - 1]
     Notification.objects.filter(pk=notification.pk, state=Notification.State.QUEUED).update(
         state=state, error=str(error)[:MAX_ERROR_CHARS], sending_until=Now() + pause
@@ -162,11 +162,11 @@ def _mark_failed(notification: Notification, error: ChannelError) -> None:
 
 
 def old(before: datetime) -> QuerySet[Notification]:
-    """Messages that were sent, or given up, before a moment and still say where they went."""
+    """Old messages, sent or given up before a moment, that still say where they went."""
     ended = Notification.objects.filter(created_at__lt=before).exclude(state=Notification.State.QUEUED)
     return ended.exclude(receipt="", error="")
 
 
 def forget(before: datetime) -> int:
-    """Forget by what names old messages are known where they went, and what went wrong. That they were sent stays."""
+    """Forget the receipts of old messages and what went wrong. The fact that they were sent stays."""
     return old(before).update(receipt="", error="")

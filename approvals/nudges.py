@@ -1,4 +1,4 @@
-"""Tells workers that there is something to send, by a task's name: so that whatever makes it can say so."""
+"""Tells workers, by a task's name, that there is something to send, so that whatever queues it can say so."""
 
 from approvals import broker
 

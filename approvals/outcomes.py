@@ -1,4 +1,4 @@
-"""What became of a request, in words for those who were told that it waits: the outcome, who, and when. Reads only."""
+"""What became of a request, in words for people who were told that it waits: the outcome, who, and when. Reads only."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,7 +7,7 @@ from approvals.models import Approval, Decision, DecisionType
 
 State = Approval.State
 
-# By which of the decisions that stand a request came to be so.
+# The kinds of decision that lead to each state.
 _BY = {
     State.APPROVED: (DecisionType.APPROVE, DecisionType.EDIT),
     State.REJECTED: (DecisionType.REJECT,),
@@ -24,7 +24,7 @@ _DONE = {
 
 @dataclass(frozen=True)
 class Became:
-    """Where a request stands. `over`: it waits no longer."""
+    """Where a request stands. `over`: it no longer waits."""
 
     outcome: str
     words: str
@@ -33,14 +33,14 @@ class Became:
 
 
 def outcome_of(state: str) -> str:
-    """A state as people are told of it: whether an approval was used, or a question is open, is no news of its own."""
+    """A state as people are told of it. Whether an approval was used, or a question is open, is not separate news."""
     if state in Approval.UNDECIDED:
         return State.PENDING
     return State.APPROVED if state == State.USED else state
 
 
 def of(approval: Approval, noted_at: datetime) -> Became:
-    """What became of a request by now. `noted_at`: when that was noted, where the request does not say."""
+    """What has become of a request by now. `noted_at`: when that was noted, if the request does not say."""
     outcome = outcome_of(approval.state)
     if outcome == State.PENDING:
         return Became(outcome, _waits_again(approval), noted_at, over=False)
@@ -49,7 +49,7 @@ def of(approval: Approval, noted_at: datetime) -> Became:
 
 
 def deciders(approval: Approval) -> list[int]:
-    """The people by whose decisions a request is as it is."""
+    """The people whose decisions led to a request's state."""
     return [each.user_id for each in _standing(approval, outcome_of(approval.state)) if each.user_id is not None]
 
 

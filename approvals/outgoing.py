@@ -1,6 +1,7 @@
-"""Whose turn it is to wait for servers of others: what is sent keeps few of a worker's threads from the work.
+"""Limits how many threads wait for other people's servers, so that sending leaves a worker's threads free for other
+work.
 
-A mail server that hangs keeps each who asks it for ten seconds and more, and requests go on being made meanwhile.
+A mail server that hangs holds each thread for ten seconds or more, while new requests keep coming.
 """
 
 import threading
@@ -10,17 +11,17 @@ from contextlib import contextmanager
 
 from approvals import nudges
 
-# Of one process, and one more that is counted apart: a worker has 16 threads, the one beside the web server 5.
+# Per process, and one more that is counted separately. A worker has 16 threads, the one inside the web server 5.
 AT_ONCE = 3
-# A server that failed after so long is left to the next pass. One that refuses at once costs nothing, as the others do
-# that go over it.
+# A server that failed after this long is left to the next pass. One that refuses at once costs nothing, and neither do
+# the other messages that go through it.
 WAITED_SECONDS = 1.0
-# One pass goes on for so long: others get their turn.
+# A pass lasts this long, then others get their turn.
 PASS_SECONDS = 20.0
 
 
 class _Turns:
-    """Where this process sends now, and whether anybody was turned away since that was so."""
+    """Where this process is sending now, and whether anybody has been turned away since."""
 
     lock = threading.Lock()
     taken: set[str] = set()
@@ -30,10 +31,10 @@ class _Turns:
 
 @contextmanager
 def turn(to: str, apart: bool = False) -> Iterator[bool]:
-    """Whether this thread may send there: no other of its process does, and few send anywhere.
+    """Whether this thread may send there: no other thread of its process does, and only a few send anywhere.
 
-    `apart`: these few are not waited for. For what is sent by one thread alone, as mail about accounts.
-    Whoever is turned away need not come back: when a turn ends, a worker is told to look again.
+    `apart`: do not count against these few. For what only one thread sends, such as mail about accounts. A thread that
+    is turned away need not come back: when a turn ends, a worker is told to look again.
     """
     with _Turns.lock:
         taken = _Turns.apart if apart else _Turns.taken
@@ -58,7 +59,7 @@ def _ended(to: str, taken: set[str]) -> bool:
 
 
 def one_after_another[T](items: Iterable[T], send: Callable[[T], bool]) -> bool:
-    """Send each until the pass is over. False: a server was waited for in vain, and is left alone for now."""
+    """Send each until the pass is over. False: a server did not answer in time, and is left alone for now."""
     until = time.monotonic() + PASS_SECONDS
     for item in items:
         began = time.monotonic()

@@ -1,7 +1,7 @@
-"""Telling single people of what is theirs, by mail and chat: who is told of what.
+"""Tells individual people, by mail and chat, of what concerns them: who is told of what.
 
-Rows are made in the transaction of what they tell of, and sent by `notify` like every other. Who is away has a
-deputy, who is told instead. Nobody is told of a request that they could not open.
+Rows are made in the transaction of the change they report; `notify` sends them like all others. If somebody is away,
+their deputy is told instead. Nobody is told of a request they could not open.
 """
 
 import uuid
@@ -28,7 +28,7 @@ type Ways = Collection[str]
 
 
 def audience(cards: Sequence[Card]) -> list[dict[int, Ways]]:
-    """For each card the people who are told that it waits, and how: they want it, at this risk, and may decide."""
+    """For each card, the people who are told that it waits, and how: they want it, at this risk, and may decide."""
     wanted = wanting(Kind.WAITING)
     if not wanted:
         return [{} for _ in cards]
@@ -53,7 +53,7 @@ def audience(cards: Sequence[Card]) -> list[dict[int, Ways]]:
 
 
 def _that_reach(ways: Ways, email: str) -> Ways:
-    """Of the ways that somebody wants, those that lead to them."""
+    """Of the ways that somebody wants, those that reach them."""
     return [way for way in ways if way != MAIL or email]
 
 
@@ -66,14 +66,14 @@ def _is_asked(card: Card, user_id: int, groups: set[int], deputies: Collection[i
 
 
 def _deputies(card: Card) -> frozenset[int]:
-    """To whom the right to decide about this is lent."""
+    """The people to whom the right to decide this is lent."""
     barred = {*card.excluded, *([card.starter_id] if card.starter_excluded and card.starter_id is not None else [])}
     return entitlement.deputies_of_call(card.groups, card.tool, card.risk, barred)
 
 
 def tell_again(approval_id: uuid.UUID, user_id: int, kind: str) -> None:
-    """Queue news that there may have been before about the same request, as that it was handed to somebody: each time
-    it is news of its own. The caller holds the request.
+    """Queue news that may have been sent before about the same request, such as that it was handed to somebody: each
+    time it is separate news. The caller holds the request.
     """
     told = Notification.objects.filter(approval=approval_id, user=user_id, kind=kind)
     earlier: int | None = told.aggregate(last=Max("step"))["last"]
@@ -82,18 +82,19 @@ def tell_again(approval_id: uuid.UUID, user_id: int, kind: str) -> None:
 
 
 def tell(pairs: Sequence[tuple[uuid.UUID, int]], kind: str) -> None:
-    """Queue news about requests, as (request, person), to those who want this kind. Nobody is told of one thing twice.
+    """Queue news about requests, as (request, person), for people who want this kind. Nobody is told the same thing
+    twice.
 
-    Belongs into the transaction of what it tells of.
+    Call it in the transaction of what it tells of.
     """
     known = manners({user_id for _, user_id in pairs})
     _queue([(approval_id, user_id, known[user_id].ways(kind)) for approval_id, user_id in pairs], kind=kind)
 
 
 def tell_team(approval: Approval, users: QuerySet[User], kind: str, step: int) -> int:
-    """Queue news of an escalation step to those who want it at this risk. Returns how many.
+    """Queue news of an escalation step for people who want it at this risk. Returns how many.
 
-    Belongs into the transaction of what it tells of.
+    Call it in the transaction of what it tells of.
     """
     emails = dict(users.values_list("pk", "email"))
     told = [
@@ -105,14 +106,14 @@ def tell_team(approval: Approval, users: QuerySet[User], kind: str, step: int) -
 
 
 def tell_of_mention(comment: Comment, user_ids: Sequence[int]) -> None:
-    """Queue the news that a comment mentions these people, to those who want it. Each comment is news of its own."""
+    """Queue the news that a comment mentions these people, if they want it. Each comment is separate news."""
     known = manners(user_ids) if user_ids else {}
     told = [(comment.approval_id, user_id, known[user_id].ways(Kind.MENTIONED)) for user_id in user_ids]
     _queue(told, kind=Kind.MENTIONED, comment=comment)
 
 
 def tell_of_failures(approval_ids: Sequence[uuid.UUID]) -> None:
-    """Tell those who approved these calls that they failed."""
+    """Tell the people who approved these calls that they failed."""
     approving = Decision.objects.filter(
         approval__in=approval_ids, undone_at__isnull=True, type__in=[DecisionType.APPROVE, DecisionType.EDIT]
     )
@@ -121,7 +122,7 @@ def tell_of_failures(approval_ids: Sequence[uuid.UUID]) -> None:
 
 
 def tell_of_due(limit: int) -> int:
-    """Tell those who claimed a request, and want to know, that its time is nearly up. Returns how many were found."""
+    """Tell people who claimed a request, and want to know, that its time is nearly up. Returns how many were found."""
     ways = {MAIL, CHAT} if personal_channel() else {MAIL}
     wanted = [user_id for user_id, wish in wanting(Kind.DUE_SOON).items() if ways & set(wish.ways)]
     told = Notification.objects.filter(kind=Kind.DUE_SOON, approval=OuterRef("approval"), user=OuterRef("user"))
@@ -140,24 +141,24 @@ def tell_of_due(limit: int) -> int:
 
 
 def manners_of_queued() -> dict[int, Manners]:
-    """How those want to be told that something waits to be sent to."""
+    """How people who have something waiting to be sent want to be told."""
     queued = Notification.objects.filter(state=Notification.State.QUEUED, user__isnull=False)
     users = list(queued.values_list("user_id", flat=True).order_by().distinct())
     return manners([user_id for user_id in users if user_id is not None]) if users else {}
 
 
 def in_quiet_hours(known: Mapping[int, Manners], now: datetime) -> set[int]:
-    """Of these people, those who are not to be reached now."""
+    """Which of these people are not to be disturbed now."""
     return {user_id for user_id, one in known.items() if quiet_until(one, now)}
 
 
 def personal_channel() -> Channel | None:
-    """The channel for single people that is in use."""
+    """The channel for individual people that is in use."""
     return Channel.objects.filter(personal=True, active=True).first()
 
 
 def rows_for(told: Iterable[tuple[uuid.UUID, int, Ways]], chat: Channel | None, **about: Any) -> list[Notification]:
-    """A row for each way that somebody is told of a request. `about`: what of. Not stored yet."""
+    """A row for each way that somebody is told of a request, not stored yet. `about`: what it is about."""
     over = {MAIL: None, CHAT: chat}
     return [
         Notification(approval_id=approval_id, user_id=user_id, channel=over[way], **about)
@@ -168,7 +169,7 @@ def rows_for(told: Iterable[tuple[uuid.UUID, int, Ways]], chat: Channel | None, 
 
 
 def _queue(told: Sequence[tuple[uuid.UUID, int, Ways]], **about: Any) -> int:
-    """Queue a piece of news. Returns how many people it is for."""
+    """Queue one piece of news. Returns how many people it is for."""
     chat = personal_channel() if any(CHAT in ways for _, _, ways in told) else None
     rows = rows_for(told, chat, created_at=Now(), **about)
     Notification.objects.bulk_create(rows, ignore_conflicts=True)

@@ -11,7 +11,7 @@ from approvals.policy import RISK_ORDER, Ruling
 
 @dataclass(frozen=True)
 class ShownCall:
-    """One call of a plan, as it stands on the card; frozen with it."""
+    """One call of a plan as the card shows it, frozen with it."""
 
     tool: str
     tool_version: str
@@ -26,7 +26,7 @@ class ShownCall:
     rule: str = ""
     risk_factors: list[dict[str, Any]] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
-    """The arguments that hold what came from outside."""
+    """The arguments that hold values from outside."""
 
     @property
     def arguments(self) -> Any:
@@ -44,7 +44,7 @@ def text_of(calls: Sequence[ShownCall]) -> str:
 
 
 def calls_in(plan_text: str) -> list[ShownCall]:
-    """The calls of a plan, in their order. None for a request that is no plan."""
+    """The calls of a plan, in order. Empty for a request that is not a plan."""
     return [ShownCall(**each) for each in load(plan_text)] if plan_text else []
 
 
@@ -58,20 +58,20 @@ def call_digest(approval: Approval, position: int, tool: str, tool_version: str,
 
 
 def next_of(calls: Sequence[PlannedCall], is_done: Callable[[PlannedCall], bool]) -> PlannedCall | None:
-    """The call that a plan allows next: the first that has not been done. None: it may not be made any more.
+    """The call that a plan allows next: the first one not done. None: that one may no longer be made.
 
-    `calls` are those of one plan, in their order. One that was made and came to nothing ends the order.
+    `calls` are those of one plan, in order. A call that was made but is not done ends the plan.
     """
     following = next((call for call in calls if not is_done(call)), None)
     return following if following is not None and following.used_by is None and following.ended_at is None else None
 
 
 def stricter(call: ShownCall, effect_class: str, ruling: Ruling) -> str:
-    """Why a ruling of now is stricter than what people saw of a planned call, or an empty text."""
+    """Why a new ruling is stricter than what people saw of a planned call. Empty: it is not."""
     if effect_class not in PlannedCall.EFFECT_CLASSES or effect_class != call.effect_class:
-        return "What the tool does to the world is said to be another thing by now."
+        return "The effect class of the tool has changed."
     if ruling.customer:
-        return "The customer must confirm it by now."
+        return "The customer must now confirm it."
     if RISK_ORDER.index(ruling.risk) > RISK_ORDER.index(call.risk):
-        return f"It is of more risk than when it was approved: {ruling.risk}."
+        return f"Its risk is higher than when it was approved: {ruling.risk}."
     return ""

@@ -1,4 +1,4 @@
-"""The only writer of PlannedCall: what approved plans allow, what was made of it, and what was ended.
+"""The only writer of PlannedCall: what approved plans allow, what was done with it, and what was ended.
 
 The caller is inside `ledger.transaction()` and holds the lock on the run's row.
 """
@@ -21,22 +21,22 @@ REPLACED = "A newer plan of this run was approved."
 
 
 def of_run(run_id: uuid.UUID) -> list[PlannedCall]:
-    """The calls of the plan that was approved last in a run, in their order, each with the plan's request."""
-    # By when each was used: requests alone are sorted by when people were asked, the last first.
+    """The calls of a run's most recently approved plan, in order, each with the plan's request."""
+    # Sorted by when each was used. Requests themselves are sorted by when people were asked, latest first.
     order = ("approval__used_at", "approval_id", "position")
     found = list(PlannedCall.objects.filter(run_id=run_id).select_related("approval").order_by(*order))
     return [call for call in found if call.approval_id == found[-1].approval_id]
 
 
 def left_of(run_ids: Sequence[uuid.UUID]) -> QuerySet[PlannedCall]:
-    """What may still be made of the plans of some runs, as far as nobody has ended it."""
+    """The calls left of some runs' plans, unless somebody has ended them."""
     return PlannedCall.objects.filter(run_id__in=run_ids, used_at__isnull=True, ended_at__isnull=True)
 
 
 def take_up(approval: Approval, within: timedelta) -> list[PlannedCall]:
-    """Write down what an approved plan allows, when its proposal has run. It takes the place of an earlier plan.
+    """Store what an approved plan allows, once its proposal has run. It replaces an earlier plan.
 
-    None: the request is no plan, was not used, or is not what people approved.
+    Empty: the request is not a plan, was not used, or is not what people approved.
     """
     if approval.kind != ApprovalKind.PLAN or approval.state != Approval.State.USED or not standing.is_bound(approval):
         return []
@@ -62,7 +62,9 @@ def take_up(approval: Approval, within: timedelta) -> list[PlannedCall]:
 
 
 def shown(call: PlannedCall) -> ShownCall | None:
-    """A planned call as people were shown it. None: the request on record is not what they approved, or not of it."""
+    """A planned call as people were shown it. None: the request on record is not what they approved, or does not
+    contain it.
+    """
     calls = planned.calls_in(call.approval.plan_text)
     if not standing.is_bound(call.approval) or not 1 <= call.position <= len(calls):
         return None
@@ -74,7 +76,7 @@ def shown(call: PlannedCall) -> ShownCall | None:
 def use(call: PlannedCall, execution_id: uuid.UUID) -> bool:
     """Use a planned call for the one it allows, in the transaction in which that begins.
 
-    False: it was used, ended, or its time is over.
+    False: it was used or ended, or its time is over.
     """
     changed = left_of([call.run_id]).filter(pk=call.pk, use_by__gt=Now()).update(used_by=execution_id, used_at=Now())
     if changed:
@@ -85,13 +87,13 @@ def use(call: PlannedCall, execution_id: uuid.UUID) -> bool:
 
 
 def end(run_ids: Sequence[uuid.UUID], why: str, actor: str = ledger.SYSTEM) -> int:
-    """End what is left of the plans of some runs. Returns how many calls that were."""
+    """End what is left of some runs' plans. Returns how many calls that was."""
     return _end(left_of(run_ids), why, actor)
 
 
 def end_one(approval: Approval, why: str, actor: str) -> int:
-    """End what is left of one plan. Returns how many calls that were; none: it had been used up or ended before, or is
-    erased, and why it was ended would be kept.
+    """End what is left of one plan. Returns how many calls that was. 0: it was used up or ended before, or is erased:
+    the reason for ending an erased plan would be kept.
     """
     if approval.erased_at is not None:
         return 0
@@ -117,7 +119,7 @@ def _end(calls: QuerySet[PlannedCall], why: str, actor: str) -> int:
 
 
 def erase(approval_ids: Sequence[uuid.UUID]) -> None:
-    """Take away what the calls of some plans were to do. Their digests stay."""
+    """Erase what the calls of some plans were to do. Their digests stay."""
     of = PlannedCall.objects.filter(approval__in=approval_ids)
     of.exclude(ended_why="").update(ended_why=ERASED)
     of.update(arguments_text="{}", snapshot_text="")

@@ -1,7 +1,7 @@
 """Rules and one call in, a ruling with its reason out. Pure: it reads no row and writes none.
 
-Deny beats ask beats allow. A condition that cannot be evaluated asks. With no matching rule a read
-runs and everything else asks: absence never approves.
+Deny beats ask beats allow. A condition that cannot be evaluated asks. If no rule matches, a read runs and everything
+else asks: absence never approves.
 """
 
 import functools
@@ -17,7 +17,7 @@ from approvals.escalation import Step, steps_of_all
 from approvals.looked_at import looked_at
 from approvals.models import HIGH_RISKS, AnsweredBy, DecisionType, EffectClass, Risk, Rule, Verdict, every_decision
 
-# What a condition may look at.
+# The names a condition may look at.
 NAMES = ("args", "tool", "agent", "run", "customer", "provenance", "now", "environment", totals.NAME)
 
 RISK_ORDER = [str(value) for value in Risk.values]
@@ -44,19 +44,19 @@ class Call:
     customer: str = ""
     always_ask: bool = False
     asks_because: str = ""
-    """What people read where no rule asks them, if it is not that the tool always asks."""
+    """The reason people read if no rule asks them, in place of "This tool always asks"."""
     secret: tuple[str, ...] = ()
-    """Arguments whose values are nowhere shown."""
+    """Arguments whose values are never shown."""
     now: dict[str, Any] = field(default_factory=dict)
-    """The moment, as `moments.seen` says it."""
+    """The moment, from `moments.seen`."""
     environment: str = ""
     history: totals.History | None = None
-    """Who knows of other calls; asked only by a condition that looks at them."""
+    """Knows other calls; asked only by a condition that looks at them."""
     origins: Callable[[], Mapping[str, str]] = dict
-    """By argument where its value came from. Asked for once, and only by a condition that names it."""
+    """Where each argument's value came from. Looked up once, and only for a condition that names it."""
 
     def names(self, wanted: Iterable[str] = ()) -> dict[str, Any]:
-        """What a condition may look at; what takes work only where it is wanted."""
+        """What a condition may look at. Values that take work are included only if wanted."""
         if "provenance" in wanted:
             return {**self._plain, "provenance": self._provenance}
         return self._plain
@@ -98,9 +98,9 @@ class Ruling:
     reason: str
     rule: str = ""
     rule_version: int = 0
-    """The version of that rule; 0 where none rules."""
+    """The version of that rule; 0 if no rule decided."""
     rule_digest: str = ""
-    """Of the terms of that version; empty where it is not known."""
+    """The digest of that version's terms; empty if unknown."""
     risk: str = Risk.LOW
     groups: tuple[int, ...] = ()
     approvals_needed: int = 1
@@ -115,21 +115,23 @@ class Ruling:
     """Whether its times count business hours only."""
     condition: str = ""
     values: tuple[dict[str, Any], ...] = ()
-    """What the condition looked at, and found there: {name, value}."""
+    """What the condition looked at and found: {name, value}."""
     people: bool = True
-    """Of a call that asks: whether people with the right to decide must allow it."""
+    """For a call that asks: whether people with the right to decide must allow it."""
     customer: bool = False
-    """Whether the customer must confirm it: first, where people are asked as well."""
+    """Whether the customer must confirm it: first, if people are asked as well."""
     terms: tuple[list[dict[str, Any]], ...] = ()
-    """Thresholds of each rule, as `thresholds.Terms` reads them. Empty: so many of the groups, as above."""
+    """The thresholds of each rule, as `thresholds.Terms` reads them. Empty: `approvals_needed` people of the groups
+    above.
+    """
     about: dict[str, Any] = field(default_factory=dict)
     """What their conditions look at, besides arguments, tool and reviewer."""
     shadow: tuple[dict[str, Any], ...] = ()
-    """What drafts that watch would have said. They decide nothing; see `shadows`."""
+    """What watching drafts would have said. They decide nothing; see `shadows`."""
     grants_allowed: bool = False
-    """Of a call that asks: whether a grant may answer in a person's place. Only where nothing says that people must."""
+    """For a call that asks: whether a grant may answer instead of a person. Only if nothing says that people must."""
     assurance: str = ""
-    """How whoever approves shows who they are, as the rules ask it. What the installation asks is in `step_up`."""
+    """How the approver must show who they are, as the rules ask. What the installation asks is in `step_up`."""
 
     def without_customer(self) -> "Ruling":
         """The ruling for a call whose customer cannot be asked: people decide in any case."""
@@ -137,7 +139,7 @@ class Ruling:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "Ruling":
-        """The ruling as it was frozen by `as_json`."""
+        """The ruling as `as_json` froze it."""
         fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in value.items()}
         fields["escalation"] = tuple(Step(**step) for step in value.get("escalation", ()))
         return cls(**fields)
@@ -161,16 +163,16 @@ class Matching:
     asks: str
     grants_allowed: bool = False
     broke: bool = False
-    """Its condition could not be evaluated: what it would have said is not known."""
+    """Its condition could not be evaluated, so what it would have said is unknown."""
 
 
 def risks_from(least: str) -> list[str]:
-    """This risk and those above it."""
+    """This risk and all higher ones."""
     return RISK_ORDER[RISK_ORDER.index(least) :]
 
 
 def evaluate(rules: Iterable[Rule], call: Call) -> Ruling:
-    """The ruling for one call. `rules` come in their order, with `groups` prefetched."""
+    """The ruling for one call. `rules` come in order, with `groups` prefetched."""
     matching: list[tuple[str, Matching]] = []
     for rule in rules:
         if not addresses(rule, call):
@@ -179,14 +181,14 @@ def evaluate(rules: Iterable[Rule], call: Call) -> Ruling:
             if not holds(rule.condition, call):
                 continue
         except conditions.TooMuch:
-            # It is the call that is too much: whoever proposes it must not turn what is forbidden into a question.
+            # The call itself is too large: its proposer must not be able to turn a denial into a question.
             why = f"the call has too many values for the condition of {rule.name} to be evaluated"
             forbids = rule.verdict == Verdict.DENY
             matching.append(
                 (Verdict.DENY if forbids else Verdict.ASK, Matching(rule, why, AnsweredBy.PEOPLE, broke=True))
             )
         except Exception as error:  # a condition can fail in any way its author did not foresee
-            # Its kind alone: what it says can quote the arguments, secret ones and text from outside among them.
+            # Only the error's kind: its message can quote the arguments, including secrets and text from outside.
             why = f"the condition of {rule.name} could not be evaluated: {type(error).__name__}"
             matching.append((Verdict.ASK, Matching(rule, why, AnsweredBy.PEOPLE, broke=True)))
         else:
@@ -213,7 +215,7 @@ def evaluate(rules: Iterable[Rule], call: Call) -> Ruling:
 
 
 def validate_condition(text: str) -> None:
-    """Refuse a condition that does not compile or names what rules cannot see. Raises ValidationError."""
+    """Refuse a condition that does not compile or uses names that rules cannot see. Raises ValidationError."""
     conditions.check(text, NAMES)
     try:
         totals.asked_in(text)
@@ -224,7 +226,7 @@ def validate_condition(text: str) -> None:
 def validate_allowed_decisions(value: object) -> None:
     """Raises ValidationError unless `value` is a non-empty list of known decisions."""
     if not isinstance(value, list) or not value or any(item not in every_decision() for item in value):
-        raise ValidationError(f"A non-empty list among {', '.join(every_decision())}.")
+        raise ValidationError(f"Give a non-empty list of: {', '.join(every_decision())}.")
 
 
 def _without_a_rule(call: Call) -> Ruling:
@@ -248,7 +250,7 @@ def _condition(rule: Rule, call: Call) -> dict[str, Any]:
 
 
 def _totals_seen(condition: str, call: Call) -> list[dict[str, Any]]:
-    """What a condition was told of other calls; without a value where that could not be said."""
+    """What a condition was told about other calls; without a value if that failed."""
     if not totals.is_asked(condition) or call.history is None:
         return []
     seen: list[dict[str, Any]] = []
@@ -264,8 +266,9 @@ def _totals_seen(condition: str, call: Call) -> list[dict[str, Any]]:
 def _ask(found: list[Matching], call: Call) -> Ruling:
     """Several rules that ask become one request with the strictest of their terms.
 
-    Where some ask people and some the customer, both are asked, and people by the terms of theirs. No customer alone
-    allows what is of high or critical risk, or what asks for another cause than these rules.
+    If some ask people and some the customer, both are asked, people under the terms of the rules that ask them. A
+    customer alone never allows a call of high or critical risk, or one that something other than these rules asks
+    about.
     """
     of_people = [one for one in found if one.asks != AnsweredBy.CUSTOMER]
     risk = max((one.rule.risk for one in found), key=RISK_ORDER.index)
@@ -273,7 +276,7 @@ def _ask(found: list[Matching], call: Call) -> Ruling:
     assurance = step_up.strictest(one.rule.assurance for one in found)
     terms = of_people or found
     first = terms[0].rule
-    # A rule that says nothing, since its condition breaks, may have been to forbid the call: people read of it.
+    # A rule with a broken condition might have denied the call, so people read about it.
     reason = "; ".join([terms[0].reason, *(one.reason for one in found if one.broke and one is not terms[0])])
     rules = [one.rule for one in terms]
     by = thresholds.of_rules(rules)
@@ -295,13 +298,12 @@ def _ask(found: list[Matching], call: Call) -> Ruling:
         hold_seconds=hold(rule.hold_seconds for rule in rules),
         escalation=steps_of_all(rules),
         target_seconds=target(rule.target_seconds for rule in rules),
-        # Where one of them counts every hour, the time is over sooner.
+        # If one of them counts every hour, time is up sooner.
         business_hours=all(rule.business_hours for rule in rules),
-        # A customer shows nothing of who they are.
+        # A customer does not show who they are.
         people=bool(of_people) or call.always_ask or bool(assurance) or risk in HIGH_RISKS,
         customer=asks_customer,
-        # Also a rule whose condition could not be evaluated is among them: its answer is for people. As is what asks
-        # for several of them.
+        # Thresholds ask several people, so no grant answers in their place. A rule with a broken condition allows none.
         grants_allowed=all(one.grants_allowed for one in found) and not by and not call.always_ask,
         assurance=assurance,
         **_condition(first, call),
@@ -309,17 +311,17 @@ def _ask(found: list[Matching], call: Call) -> Ruling:
 
 
 def time_to_decide(named: Iterable[int | None]) -> int | None:
-    """The shortest of the times that people have. Who names none, or 0, goes by the installation's; None: all do."""
+    """The shortest time people have to decide. A rule with none, or 0, uses the installation's. None: all do."""
     return _of_all(min, (one or None for one in named), settings.APPROVAL_EXPIRES_SECONDS)
 
 
 def target(named: Iterable[int | None]) -> int | None:
-    """The same of the times within which somebody should decide, where the installation may have none."""
+    """The same for the target times, of which the installation may have none."""
     return _of_all(min, named, settings.APPROVAL_TARGET_SECONDS or None)
 
 
 def hold(named: Iterable[int | None]) -> int | None:
-    """The longest of the times for which a decision can be undone, as above."""
+    """The longest time for which a decision can be undone, in the same way."""
     return _of_all(max, named, settings.UNDO_HOLD_SECONDS)
 
 
@@ -332,13 +334,13 @@ def _of_all(strictest: Callable[[list[int]], int], named: Iterable[int | None], 
 
 
 def _allowed_by_all(rules: list[Rule]) -> tuple[str, ...]:
-    """What every rule allows. Nothing in common: it can only be rejected."""
+    """What every rule allows. With nothing in common, the call can only be rejected."""
     allowed = tuple(d for d in every_decision() if all(d in rule.allowed_decisions for rule in rules))
     return allowed or (str(DecisionType.REJECT),)
 
 
 def addresses(rule: Rule, call: Call) -> bool:
-    """Whether a rule is about a call, whatever its condition says of it."""
+    """Whether a rule is about a call, whatever its condition says."""
     return (
         rule.active
         and rule.agent in ("", call.agent)
@@ -350,7 +352,7 @@ def addresses(rule: Rule, call: Call) -> bool:
 
 
 def holds(condition: str, call: Call) -> bool:
-    """Whether a condition is true of a call. Raises whatever stops it from being evaluated."""
+    """Whether a condition is true of a call. Raises whatever stops the evaluation."""
     wanted = conditions.names_in(condition)
     if not totals.is_asked(condition):
         looks = call.context(wanted) if conditions.depth_of(condition) < 2 else call.names(wanted)
@@ -362,5 +364,5 @@ def holds(condition: str, call: Call) -> bool:
 def _wanted(condition: str) -> frozenset[str]:
     try:
         return conditions.names_in(condition)
-    except ValueError:  # it asks for a person as it is
+    except ValueError:  # the rule asks a person anyway
         return frozenset()

@@ -1,12 +1,12 @@
-"""Statements that are put together once and asked again and again, each time with other values.
+"""Statements that are built once and run again and again, each time with other values.
 
-A queryset is turned into SQL anew whenever it is asked. Of what a step costs a worker that was more than half.
+Django turns a queryset into SQL every time it is used. That took more than half of a worker's time for a step.
 
     due = Prepared(lambda: Run.objects.filter(pk=Given("run", UUIDField())).select_related("agent"))
     due.rows(run=run_id)
 
-A value that changes is `Given`; every other is the same each time the statement is asked. Whoever reads rows gets those
-that the queryset would give, whoever changes some is told how many there were.
+A value that changes is `Given`; all others are the same each time. Reading returns the rows that the queryset would;
+changing returns the number of rows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,11 +24,11 @@ from django.db.models.sql import InsertQuery, Query, UpdateQuery
 from django.db.models.sql.compiler import SQLCompiler
 
 MOST_PREPARED = 4
-"""Rows that one statement writes: more at once are rare, and for each number of them it is another."""
+"""The most rows that one statement writes. More at once are rare, and each number of rows needs another statement."""
 
 
 class Given(Expression):
-    """A value that is told when the statement is asked, in the form of a field. None is compared as NULL."""
+    """A value given when the statement is run, in the form of a field. None is compared as NULL."""
 
     def __init__(self, name: str, output_field: "Field[Any, Any]") -> None:
         super().__init__(output_field=output_field)
@@ -40,7 +40,7 @@ class Given(Expression):
 
 @dataclass(frozen=True)
 class _Statement:
-    """What one kind of database is asked, with the places that values go to."""
+    """The statement for one kind of database, with the places where values go."""
 
     sql: str
     params: tuple[Any, ...]
@@ -50,15 +50,15 @@ class _Statement:
     @classmethod
     def of(cls, compiler: SQLCompiler) -> "_Statement":
         made = compiler.as_sql()
-        # What adds rows could be several statements; a few rows are added by one.
+        # Inserting rows could take several statements; a few rows need one.
         sql, found = made[0] if isinstance(made, list) else made
         params: tuple[Any, ...] = tuple(found)
         return cls(sql, params, frozenset(each.name for each in params if isinstance(each, Given)), compiler)
 
     def filled(self, given: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Raises TypeError where other values are given than the statement asks for."""
+        """Raises TypeError if the values given are not those the statement needs."""
         if given.keys() != self.names:
-            raise TypeError(f"This statement is given {sorted(self.names)}, not {sorted(given)}.")
+            raise TypeError(f"This statement needs {sorted(self.names)}, not {sorted(given)}.")
         connection = _connection()
         return tuple(
             each.output_field.get_db_prep_save(given[each.name], connection) if isinstance(each, Given) else each
@@ -67,7 +67,7 @@ class _Statement:
 
 
 class _Kept[T]:
-    """Something for each kind of database: made when it is first asked for, as there is no connection before."""
+    """Something for each kind of database, made on first use because there is no connection before."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
@@ -83,7 +83,7 @@ class _Kept[T]:
 
 
 class Prepared[T]:
-    """A question whose answer is rows: models with what is read along with them, or what `values_list` gives."""
+    """A query that returns rows: models with what is read along with them, or what `values_list` gives."""
 
     def __init__(self, build: Callable[[], "QuerySet[Any, T]"]) -> None:
         self._kept = _Kept(partial(self._prepare, build))
@@ -91,16 +91,16 @@ class Prepared[T]:
     @staticmethod
     def _prepare(build: Callable[[], "QuerySet[Any, T]"]) -> tuple["QuerySet[Any, T]", _Statement, Any]:
         found = build()
-        # Locks are asked for within a transaction, and a statement that takes any can only be made there.
+        # Locks need a transaction, so a statement that takes them can be compiled only within one.
         compiler = found.query.get_compiler(connection=_connection())
         statement = _Statement.of(compiler)
         return found, statement, compiler.get_converters([each for each, *_ in compiler.select[: compiler.col_count]])
 
     def rows(self, **given: Any) -> list[T]:
-        """Ask. Raises TypeError where other values are given than the statement asks for."""
+        """Run the query. Raises TypeError if the values given are not those it needs."""
         kept, statement, converters = self._kept.get()
         if kept.query.select_for_update and _connection().get_autocommit():
-            raise transaction.TransactionManagementError("Rows are locked within a transaction.")
+            raise transaction.TransactionManagementError("Rows can only be locked within a transaction.")
         asked, compiler = kept.all(), copy(statement.compiler)
         compiler.connection = _connection()
         filled = statement.filled(given)
@@ -110,18 +110,18 @@ class Prepared[T]:
         return list(asked)
 
     def first(self, **given: Any) -> T | None:
-        """The first of the rows, which has to be the only one, or the queryset sliced. None: there is none."""
+        """The first row. It must be the only one, or the queryset must be sliced. None if there is none."""
         return next(iter(self.rows(**given)), None)
 
 
 class _Change:
-    """What is asked for the sake of what it does."""
+    """A statement that changes something."""
 
     def __init__(self, build: Callable[[], Query]) -> None:
         self._kept = _Kept(lambda: _Statement.of(build().get_compiler(connection=_connection())))
 
     def __call__(self, **given: Any) -> int:
-        """Do it, and say to how many rows. Raises TypeError where other values are given than it asks for."""
+        """Run it. Returns the number of rows. Raises TypeError if the values given are not those it needs."""
         statement = self._kept.get()
         filled = statement.filled(given)
         with transaction.mark_for_rollback_on_error(), _connection().cursor() as cursor:
@@ -130,7 +130,7 @@ class _Change:
 
 
 class PreparedUpdate(_Change):
-    """A change of all rows of a queryset, in one statement."""
+    """Changes all rows of a queryset in one statement."""
 
     def __init__(self, build: Callable[[], tuple["QuerySet[Any]", Mapping[str, Any]]]) -> None:
         super().__init__(lambda: self._query(*build()))
@@ -143,7 +143,7 @@ class PreparedUpdate(_Change):
 
 
 class PreparedInsert(_Change):
-    """New rows of a table, each told as its columns' values by the fields' names, in one statement."""
+    """Inserts rows into a table in one statement. Each row is given as its columns' values by field name."""
 
     def __init__(
         self, model: type[Model], fields: Sequence["Field[Any, Any]"], rows: Sequence[Mapping[str, Any]]
@@ -155,22 +155,22 @@ class PreparedInsert(_Change):
         model: type[Model], fields: Sequence["Field[Any, Any]"], rows: Sequence[Mapping[str, Any]]
     ) -> InsertQuery:
         query = InsertQuery(model)
-        # Raw: the values are taken as they are told, and not asked of the fields, which have seen the rows by then.
+        # Raw: values are taken as given and not passed to the fields, which have already seen the rows.
         objects = [cast(Model, SimpleNamespace(**row)) for row in rows]
         query.insert_values(fields, objects, raw=True)
         return query
 
 
 def is_asked(value: Any) -> bool:
-    """Whether the database is to find out a value."""
+    """Whether the database computes this value."""
     return hasattr(value, "resolve_expression")
 
 
 def _connection() -> BaseDatabaseWrapper:
-    # Itself, and not what stands for it: that is asked for each column of each row.
+    # The connection itself, not its proxy, which is asked for every column of every row.
     return connections[DEFAULT_DB_ALIAS]
 
 
 def _stand_in(thing: object, name: str, does: Callable[..., Any]) -> None:
-    """Have one object, which nobody else holds, answer otherwise."""
+    """Override a method of one object that nobody else holds."""
     setattr(thing, name, does)

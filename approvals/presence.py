@@ -1,6 +1,6 @@
 """The only writer of Viewer: who has a request open, and since when it was shown to them.
 
-It is a courtesy, and a figure: no decision rests on it.
+It is a courtesy, and a figure: no decision depends on it.
 """
 
 from datetime import timedelta
@@ -11,12 +11,12 @@ from django.utils import timezone
 from approvals.clock import Now
 from approvals.models import Approval, Viewer
 
-# A page says so every 15 seconds; what has missed two turns has gone.
+# A page reports every 15 seconds. One that has missed two reports is gone.
 STALE_AFTER = timedelta(seconds=45)
 
 
 def note(approval: Approval, user: User, doing: str) -> None:
-    """This person has the request open, and is at this. Anything unknown is viewing."""
+    """Note that a person has the request open and what they are doing. Anything unknown is viewing."""
     known = doing if doing in Viewer.Doing.values else Viewer.Doing.VIEWING
     here = {"doing": known, "seen_at": Now()}
     Viewer.objects.update_or_create(
@@ -25,14 +25,16 @@ def note(approval: Approval, user: User, doing: str) -> None:
 
 
 def shown(approval: Approval, user: User) -> None:
-    """The console shows them the request. The first time counts; it says nothing of whether they are still there."""
+    """Note that the console shows them the request. Only the first time counts; it does not say whether they are still
+    there.
+    """
     gone = timezone.now() - STALE_AFTER
     row = Viewer(approval=approval, user=user, doing=Viewer.Doing.AWAY, seen_at=gone, shown_at=Now())
     Viewer.objects.bulk_create([row], ignore_conflicts=True)
 
 
 def others(approval: Approval, user: User) -> list[Viewer]:
-    """The other people who have the request open now: those at work on it first."""
+    """The other people who have the request open now, those working on it first."""
     here = Viewer.objects.filter(approval=approval, seen_at__gt=Now() - STALE_AFTER).exclude(user=user)
     order = [Viewer.Doing.EDITING, Viewer.Doing.VIEWING, Viewer.Doing.AWAY]
     return sorted(here.select_related("user"), key=lambda viewer: order.index(Viewer.Doing(viewer.doing)))

@@ -1,7 +1,7 @@
-"""The only writer of Question: what people want to know before they decide, and what was said to it.
+"""The only writer of Question: what people ask before they decide, and the answers.
 
-A question moves its request as well; `decisions` does that, and calls these. The caller holds the
-lock on the run's row and is inside `ledger.transaction()`.
+A question moves its request as well; `decisions` does that and calls these functions. The caller holds the lock on the
+run's row and is inside `ledger.transaction()`.
 """
 
 import functools
@@ -29,7 +29,7 @@ def put(approval: Approval, asker: User, text: str, asked_at: datetime, answer_b
 
 
 def answer(question: Question, text: str, answerer: User | None, proposed_text: str = "") -> bool:
-    """Keep what was said. A question that was closed meanwhile keeps it too. False: somebody was first."""
+    """Keep an answer, even if the question was closed meanwhile. False: somebody was first."""
     unanswered = Question.objects.filter(pk=question.pk, answer="")
     closed_at = question.closed_at or Now()
     said = {"answer": text[:MAX_ANSWER_CHARS], "answerer": answerer, "proposed_text": proposed_text}
@@ -37,12 +37,12 @@ def answer(question: Question, text: str, answerer: User | None, proposed_text: 
 
 
 def close(approval_ids: Sequence[uuid.UUID]) -> int:
-    """Wait no longer for an answer: its time is up, or the request was decided or has ended."""
+    """Stop waiting for an answer: its time is up, or the request was decided or has ended."""
     return Question.objects.filter(approval__in=approval_ids, closed_at__isnull=True).update(closed_at=Now())
 
 
 def open_in(run_id: uuid.UUID) -> list[Question]:
-    """The questions about calls of a run that nobody has answered yet, the first first."""
+    """The unanswered questions about a run's calls, oldest first."""
     return _OPEN_IN.rows(run=run_id)
 
 
@@ -54,30 +54,30 @@ _OPEN_IN = Prepared(
 
 
 def open_about(approvals: Iterable[uuid.UUID]) -> QuerySet[Question]:
-    """The questions that nobody has answered yet, about some requests."""
+    """The unanswered questions about some requests."""
     return Question.objects.filter(approval__in=approvals, closed_at__isnull=True)
 
 
 def about(approval: Approval) -> QuerySet[Question]:
-    """What was asked about a request, and about those about the same call that it replaces."""
+    """What was asked about a request, and about the requests for the same call that it replaces."""
     return Question.objects.filter(
         approval__execution_id=approval.execution_id, approval__created_at__lte=approval.created_at
     )
 
 
 def stops_clock(question: Question) -> bool:
-    """Whether the clock of its request stands for this question: it does once for a call, for the first."""
+    """Whether this question stops its request's clock. Only the first question about a call does."""
     return not about(question.approval).filter(asked_at__lt=question.asked_at).exists()
 
 
 def stopped_at() -> Case:
-    """To be asked of decisions: when a question stopped the clock of their request. None: none has."""
+    """For a query of decisions: when a question stopped their request's clock. None: none has."""
     first = Question.objects.filter(approval=OuterRef("approval")).order_by("asked_at").values("asked_at")[:1]
     return Case(When(approval__paused_seconds__gt=0, then=Subquery(first)), output_field=DateTimeField())
 
 
 def stood_by(moment: datetime, paused_seconds: int, stopped_at: datetime | None) -> int:
-    """For how many seconds the clock of a request had stood at a moment: of several people one may decide before."""
+    """How many seconds a request's clock had been stopped by a moment: one of several people may decide earlier."""
     if stopped_at is None:
         return paused_seconds
     return min(paused_seconds, max(0, round((moment - stopped_at).total_seconds())))
@@ -95,7 +95,7 @@ def _overdue(limit: int) -> Prepared[tuple[uuid.UUID, uuid.UUID]]:
 
 
 def erase(approval_ids: Sequence[uuid.UUID]) -> None:
-    """Take away what was asked and said about some requests."""
+    """Erase what was asked and answered about some requests."""
     about = Question.objects.filter(approval__in=approval_ids)
     about.exclude(answer="").update(answer=ERASED)
     about.update(text=ERASED, proposed_text="", salt=GONE)

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 
-# A longer file is no secret, and not what was meant.
+# A longer file is not a secret, but some other file named by mistake.
 _LONGEST = 64 * 1024
 
 
 class Unreadable(ImproperlyConfigured):
-    """A secret is named in two ways, or in one that leads nowhere. Its words hold nothing of it."""
+    """A secret is named in two ways, or in one that leads nowhere. The message contains nothing of it."""
 
     @classmethod
     def named_twice(cls, name: str) -> "Unreadable":
@@ -18,10 +18,11 @@ class Unreadable(ImproperlyConfigured):
 
 
 def secret(name: str) -> str:
-    """A variable that may hold a secret: its value, or what stands in the file that `<name>_FILE` names. Else empty.
+    """A variable that may hold a secret: its value, or the content of the file that `<name>_FILE` names. Otherwise
+    empty.
 
-    Where secrets are mounted as files none is in the environment, which programs that are started inherit. The file is
-    read each time, so that what is read while a call runs is changed without a restart. Raises Unreadable.
+    Secrets mounted as files stay out of the environment, which started programs inherit. The file is read each time, so
+    secrets read during a call can change without a restart. Raises Unreadable.
     """
     value, file = os.environ.get(name, "").strip(), os.environ.get(f"{name}_FILE", "").strip()
     if not file:
@@ -37,6 +38,6 @@ def secret(name: str) -> str:
     except (OSError, ValueError) as error:
         raise Unreadable(f"{name}_FILE={file!r} cannot be read as a secret: {type(error).__name__}.") from None
     if not text:
-        # Whoever mounts secrets may be late, and what counts without one is not what was meant.
+        # Secrets may be mounted late, and going on without one is not what was meant.
         raise Unreadable(f"{name}_FILE={file!r} is empty.")
     return text

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from django.contrib.auth.models import User
 from django.db.models import QuerySet
 
-from approvals import claims, entitlement
+from approvals import entitlement
 from approvals.models import HIGH_RISKS, Approval, DecisionType
 from approvals.standing import approving
 
 MAX_NAMED = 3
-_ELSE = "Unless somebody gets the right to before time runs out, it does not run."
+_ELSE = "Unless somebody gets that right before time runs out, it does not run."
 
 
 @dataclass(frozen=True)
 class Remaining:
-    """Those who may still approve a request, by name as far as they are named, and how many of them have to."""
+    """The people who may still approve a request (the first few by name), and how many of them must."""
 
     names: list[str]
     more: int
@@ -32,14 +32,14 @@ class Remaining:
             return f"Nobody else may approve this. {_ELSE}"
         listed = [*self.names, f"{self.more} other{'s' if self.more > 1 else ''}"] if self.more else self.names
         if not self.are_enough:
-            return f"Only {_joined(listed, 'and')} may approve this, and {self.needed} people have to. {_ELSE}"
-        enough = f", and {self.needed} of them have to" if self.needed > 1 else ""
+            return f"Only {_joined(listed, 'and')} may approve this, and {self.needed} people must. {_ELSE}"
+        enough = f", and {self.needed} of them must" if self.needed > 1 else ""
         return f"{_joined(listed, 'or')} may approve this{enough}."
 
 
 def of(approval: Approval, changing: Collection[int] = ()) -> Remaining | None:
-    """Who may approve a request as it waits. `changing`: as it would once these people, whoever changes it and whose
-    right they use, had changed it further. None: it is not open, or nobody has to stand back from what they changed.
+    """Who may approve a request as it waits. `changing`: as if these people (whoever changes it, and whose right they
+    use) had changed it further. None: it is not open, or nobody is ruled out for changing it.
     """
     if approval.risk not in HIGH_RISKS or approval.state not in Approval.UNDECIDED:
         return None
@@ -47,12 +47,12 @@ def of(approval: Approval, changing: Collection[int] = ()) -> Remaining | None:
         return None
     given = [each for each in approval.decisions.all() if each.undone_at is None]
     if changing:
-        # An approval of the call as it was is taken back with a change; a rejection stands.
+        # A change takes back approvals of the call as it was; rejections stand.
         given = [each for each in given if each.type == DecisionType.REJECT]
     made = entitlement.editors(approval) | entitlement.people_of(entitlement.changes_of(approval)) | {*changing}
     if not made:
         return None
-    found = claims.deciders(approval, made | entitlement.people_of(given))
+    found = entitlement.deciders_of(approval, made | entitlement.people_of(given))
     return _named(found, approval.approvals_needed - len(approving(approval, given)))
 
 

@@ -1,6 +1,6 @@
-"""How risky one call is, by facts that can be counted. Pure: the same facts give the same score, and no model is asked.
+"""How risky one call is, by facts that can be counted. Pure: the same facts give the same score; no model is asked.
 
-Factors raise what a rule says, up to high and never beyond: critical is for rules alone. They lower nothing.
+Factors can raise the rules' risk up to high, but not to critical, which only rules can set. They never lower it.
 """
 
 from collections.abc import Collection, Sequence
@@ -10,7 +10,7 @@ from typing import Any
 from approvals.models import EffectClass, Risk
 from approvals.policy import RISK_ORDER
 
-# From how many points on a call is of which risk.
+# The points from which a call is of medium or high risk.
 MEDIUM_FROM, HIGH_FROM = 35, 60
 
 CLASS_POINTS = {EffectClass.REVERSIBLE: 5, EffectClass.COMPENSABLE: 15, EffectClass.IRREVERSIBLE: 25}
@@ -21,27 +21,28 @@ CLASS_WORDS = {
 }
 OUTSIDE, LARGEST, LARGE, NEW_RECIPIENT, MOSTLY_REJECTED, OFTEN_REJECTED, OFF_HOURS = 35, 30, 20, 20, 15, 10, 5
 
-# With less behind it, a comparison says nothing.
+# With fewer than these, a comparison says nothing.
 MIN_CALLS, MIN_AMOUNTS, MIN_DECIDED = 5, 10, 5
 LARGE_SHARE, MOSTLY, OFTEN = 0.95, 0.5, 0.25
+# Office hours are the same everywhere: the business hours that an installation sets do not count here.
 OPENS, CLOSES, SATURDAY = 7, 19, 5
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of one call before people are asked about it."""
+    """What is known about one call before people are asked about it."""
 
     effect_class: str
     outside: Sequence[str] = ()
-    """Its arguments that hold what came from outside."""
+    """Its arguments that hold values from outside."""
     amount: float | None = None
     amounts: Sequence[float] = ()
-    """What this tool's calls before it were about."""
+    """The earlier amounts of this tool's calls."""
     recipients: Collection[str] = ()
-    """Who would receive something; made alike, so that one is known again."""
+    """Who would receive something, normalised so that a known recipient is recognised."""
     known: Collection[str] = ()
     calls: int = 0
-    """How many calls of this tool that is known from."""
+    """How many calls of this tool the amounts and recipients come from."""
     decided: int = 0
     rejected: int = 0
     """Of this agent's last requests for this tool: how many people decided, and how many of those they rejected."""
@@ -71,7 +72,7 @@ class Assessment:
 
     @property
     def risk(self) -> str:
-        """What the factors alone come to."""
+        """The risk by the factors alone."""
         return Risk.HIGH if self.score >= HIGH_FROM else Risk.MEDIUM if self.score >= MEDIUM_FROM else Risk.LOW
 
 
@@ -93,7 +94,7 @@ def _class(facts: Facts) -> Factor | None:
 def _outside(facts: Facts) -> Factor | None:
     if not facts.outside:
         return None
-    return Factor("outside", OUTSIDE, f"from outside: {', '.join(facts.outside)}")
+    return Factor("outside", OUTSIDE, f"values from outside: {', '.join(facts.outside)}")
 
 
 def _amount(facts: Facts) -> Factor | None:
@@ -118,11 +119,11 @@ def _rejections(facts: Facts) -> Factor | None:
     if facts.decided < MIN_DECIDED or facts.rejected / facts.decided < OFTEN:
         return None
     points = MOSTLY_REJECTED if facts.rejected / facts.decided >= MOSTLY else OFTEN_REJECTED
-    words = f"people rejected {facts.rejected} of this agent’s last {facts.decided} requests like it"
+    words = f"people rejected {facts.rejected} of this agent’s last {facts.decided} similar requests"
     return Factor("rejections", points, words)
 
 
 def _hours(facts: Facts) -> Factor | None:
     if OPENS <= facts.hour < CLOSES and facts.weekday < SATURDAY:
         return None
-    return Factor("off_hours", OFF_HOURS, "asked for outside of office hours")
+    return Factor("off_hours", OFF_HOURS, "asked for outside office hours")

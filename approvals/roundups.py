@@ -1,7 +1,7 @@
-"""The only writer of Roundup: one mail about all that waits for somebody's team, for those who want it so.
+"""The only writer of Roundup: one mail about everything that waits for somebody's team, for people who want that.
 
-Their rows stay queued, without an attempt, until it is due. A roundup is claimed for as long as a worker needs, and
-its period is used up when it was sent: a worker that dies leaves it for the next. What is of high risk is not held.
+Their rows stay queued, without an attempt, until it is due. A roundup is claimed for as long as a worker needs, and its
+period is used up once it is sent; if a worker dies, the next one takes over. High-risk requests are not held back.
 """
 
 import logging
@@ -24,21 +24,21 @@ logger = logging.getLogger(__name__)
 
 State = Notification.State
 _HELD_RISKS = (Risk.LOW, Risk.MEDIUM)
-# No worker needs longer for one. After a failure the next attempt is due then.
+# No worker needs longer for one. After a failure, the next attempt is due then.
 _TAKES = timedelta(minutes=10)
 ATTEMPTS = 6
-# So many a mail has in words, of so many that are looked at; the inbox has the others.
+# A mail lists this many, of this many looked at. The inbox has the rest.
 LISTED, _LOOKED_AT = 50, 200
-_NOT_THEIRS = "Not sent: they may not decide about it any more."
+_NOT_THEIRS = "Not sent: they may no longer decide about it."
 
 
 def wanted_by(known: Mapping[int, Manners]) -> list[int]:
-    """Of these people, those who want mail about what waits together."""
+    """Which of these people want one mail about everything that waits."""
     return [user_id for user_id, one in known.items() if one.rhythm != AT_ONCE]
 
 
 def rows_of(user_ids: Collection[int]) -> QuerySet[Notification]:
-    """What is held for these people until their roundup is due."""
+    """What is held back for these people until their roundup is due."""
     return Notification.objects.filter(
         state=State.QUEUED,
         kind=Notification.Kind.WAITING,
@@ -49,7 +49,7 @@ def rows_of(user_ids: Collection[int]) -> QuerySet[Notification]:
 
 
 def due_people(limit: int) -> list[int]:
-    """Those whose roundup is due, by the database's clock."""
+    """People whose roundup is due, by the database's clock."""
     queued = Notification.objects.filter(
         state=State.QUEUED, kind=Notification.Kind.WAITING, channel__isnull=True, user__isnull=False
     )
@@ -72,7 +72,7 @@ def due_people(limit: int) -> list[int]:
 
 
 def send(user_id: int) -> bool:
-    """Send a person's roundup, if it is due and nobody else is at it. False: it is not, or there was nothing to say."""
+    """Send a person's roundup, if it is due and unclaimed. False: it is not, or there was nothing to say."""
     one = manners([user_id])[user_id]
     Roundup.objects.bulk_create([Roundup(user_id=user_id)], ignore_conflicts=True)
     now: datetime = Roundup.objects.annotate(now=Now()).values_list("now", flat=True).get(user=user_id)
@@ -104,8 +104,8 @@ def _free() -> Q:
 
 
 def _send(user_id: int, rows: list[Notification], decided: int, period: datetime, now: datetime) -> bool:
-    """`decided`: how many of those that were held wait no longer. While one of its readers is in their quiet hours all
-    of it waits, and is looked at again when the claim is over.
+    """`decided`: how many of the held requests no longer wait. While one of its readers is in quiet hours the whole
+    roundup waits, and is looked at again when the claim is over.
     """
     waiting: dict[User, list[Notification]] = {}
     not_theirs: list[uuid.UUID] = []
@@ -150,7 +150,7 @@ def _mail(reader: User, rows: list[Notification], period: datetime, decided: int
 
 
 def _finish(user_id: int, period: datetime, sent: dict[str, list[Notification]], not_theirs: list[uuid.UUID]) -> bool:
-    """Use the period up, and say of each row what became of it. False: somebody else has."""
+    """Use the period up, and note on each row what became of it. False: another worker has."""
     with transaction.atomic():
         if not _unsent(user_id, period).update(period=period, sending_until=None):
             return False
@@ -159,14 +159,14 @@ def _finish(user_id: int, period: datetime, sent: dict[str, list[Notification]],
             queued.update(state=State.SENT, receipt=receipt, error="", sent_at=Now(), attempts=F("attempts") + 1)
         ended = Notification.objects.filter(pk__in=not_theirs, state=State.QUEUED)
         ended.update(state=State.FAILED, error=_NOT_THEIRS)
-        # All of them: else those of a busy team would take the places of what waits for ever.
+        # All of them: otherwise the rows of a busy team would crowd out what still waits.
         over = rows_of([user_id]).exclude(approval__state__in=Approval.UNDECIDED)
         over.update(state=State.FAILED, error=sending.OVER)
     return True
 
 
 def _failed(rows: list[Notification], error: str) -> None:
-    """Count an attempt for what was to be sent. The claim stays until its time is over, and then it is tried again."""
+    """Count an attempt for what was to be sent. The claim stays until its time is over; then it is tried again."""
     mine = Notification.objects.filter(pk__in=[row.pk for row in rows], state=State.QUEUED)
     mine.update(attempts=F("attempts") + 1, error=error[:500])
     mine.filter(attempts__gte=ATTEMPTS).update(state=State.FAILED, sending_until=Now())

@@ -1,7 +1,7 @@
-"""What a rule says, as JSON: kept in its versions, compared, and made a rule of again. Writes nothing.
+"""A rule's terms as JSON: kept in its versions, compared, and turned back into a rule. Writes nothing.
 
-Every column of a rule but its name and number is one of its terms, and so are its groups, by name. A new column needs
-nothing here.
+Every column of a rule except its name and number is a term, and so are its groups, by name. A new column needs nothing
+here.
 """
 
 from collections.abc import Collection, Sequence
@@ -21,7 +21,7 @@ LONG = 120
 
 @dataclass(frozen=True)
 class Difference:
-    """One term that two versions of a rule do not share, in words. None: the version does not know it."""
+    """One term that differs between two versions of a rule, in words. None: the version does not have it."""
 
     name: str
     label: str
@@ -34,14 +34,14 @@ class Difference:
 
 
 def terms_of(rule: Rule, groups: Collection[str] | None = None) -> dict[str, Any]:
-    """The terms of a rule as it stands. `groups`: their names, for one that is not stored so."""
+    """The terms of a rule as it stands. `groups`: the names of its groups, if they are not stored yet."""
     said = configuration.describe(rule)
     terms = {name: value for name, value in said.items() if name not in Rule.IDENTITY}
     return {**terms, GROUPS: sorted(groups if groups is not None else terms.get(GROUPS, []))}
 
 
 def named_in(terms: dict[str, Any]) -> set[str]:
-    """The groups that terms know by name alone."""
+    """The groups that terms refer to only by name."""
     counted = {entry.get("group", "") for entry in terms.get("thresholds", []) if isinstance(entry, dict)}
     return {*terms.get(GROUPS, []), *groups_named(terms.get("escalation")), *counted} - {""}
 
@@ -51,7 +51,7 @@ def digest_of(terms: dict[str, Any]) -> str:
 
 
 def columns(terms: dict[str, Any]) -> dict[str, Any]:
-    """The terms that are columns, as the model has them. What no rule knows any more is left out."""
+    """The terms that are columns, as the model has them. Terms that rules no longer have are left out."""
     known = {field.name: field for field in Rule._meta.concrete_fields if field.name not in Rule.IDENTITY}
     return {name: known[name].to_python(value) for name, value in terms.items() if name in known}
 
@@ -67,11 +67,11 @@ def as_rule(rule: Rule, terms: dict[str, Any], groups: Sequence[Group] = ()) -> 
 
 
 def groups_of(terms: dict[str, Any]) -> list[Group]:
-    """The groups that terms name. Raises LookupError where one is no longer there: without it, all might decide."""
+    """The groups that terms name. Raises LookupError if one no longer exists: without it, everybody might decide."""
     names = terms.get(GROUPS, [])
     found = {group.name: group for group in Group.objects.filter(name__in=names)} if names else {}
     if missing := [name for name in names if name not in found]:
-        raise LookupError(f"There is no group {missing[0]!r} any more.")
+        raise LookupError(f"There is no longer a group {missing[0]!r}.")
     return [found[name] for name in names]
 
 

@@ -1,7 +1,7 @@
-"""The life of a rule: drafted, simulated, activated, brought back, switched off. The only writer of Rule, RuleVersion.
+"""The life of a rule: drafted, simulated, activated, restored, switched off. The only writer of Rule and RuleVersion.
 
-What is in force stays until a draft is activated, and a draft is activated only after a simulation of exactly its
-terms. A configuration file is reviewed where it is kept, so what it says is in force at once, as a version.
+What is in force stays until a draft is activated, and a draft can only be activated after a simulation of exactly its
+terms. A configuration file is reviewed where it is kept, so its rules come into force at once, as versions.
 """
 
 import uuid
@@ -20,11 +20,11 @@ from approvals import configuration, ledger, policy, rule_terms
 from approvals.models import Event, Rule, RuleVersion, Verdict
 from approvals.standing import Refusal
 
-# A simulation says how the last month went; after a day it is another month.
+# A simulation covers the last month. After a day, that is a different month.
 FRESH = timedelta(days=1)
-# So many drafts watch at once, at most: each is a look at every call.
+# The most drafts that watch at once: each adds a look at every call.
 MAX_SHADOWS = 5
-# A change of one of these makes a simulation one of something else.
+# A change to one of these makes a simulation out of date.
 _SIMULATED = ("approvals.Rule", "agentapp.Tool")
 
 State = RuleVersion.State
@@ -32,7 +32,7 @@ State = RuleVersion.State
 
 @dataclass(frozen=True)
 class Simulated:
-    """What a simulation found, and of what: the terms, and the height of the configuration it began at."""
+    """What a simulation found, and about what: the terms, and the configuration's height when it began."""
 
     digest: str
     height: int
@@ -50,12 +50,12 @@ def in_force(rule: Rule) -> RuleVersion | None:
 
 
 def may_delete(rule: Rule) -> bool:
-    """Whether a rule can go at once: without it, nothing runs that waited or was refused before."""
+    """Whether a rule can be deleted at once: without it, nothing runs that waited or was refused before."""
     return rule.version == 0 or not rule.active or rule.verdict == Verdict.ALLOW
 
 
 def naming(group: str) -> list[Rule]:
-    """The rules whose thresholds or steps, or whose draft, know a group by this name. Renamed, they would lose it."""
+    """The rules that, in force or as a draft, name a group in thresholds or steps. Renaming it breaks them."""
     drafts = RuleVersion.objects.filter(state__in=RuleVersion.OPEN).select_related("rule")
     found = {
         rule.pk: rule for rule in Rule.objects.all() if group in rule_terms.named_in(rule_terms.terms_of(rule, ()))
@@ -65,8 +65,8 @@ def naming(group: str) -> list[Rule]:
 
 
 def about(agent: str, route: str = "", *, of_any_agent: bool = True) -> list[Rule]:
-    """The rules that are, or whose draft is, for an agent by this name, or for this route of it, with those for such a
-    route of any agent.
+    """The rules that, in force or as a draft, are for an agent of this name or for this route of it; also those for
+    such a route of any agent.
     """
 
     def is_about(terms: Mapping[str, Any]) -> bool:
@@ -78,7 +78,7 @@ def about(agent: str, route: str = "", *, of_any_agent: bool = True) -> list[Rul
 
 
 def about_tool(tool: str) -> list[Rule]:
-    """The rules that are, or whose draft is, for the tool of this name."""
+    """The rules that, in force or as a draft, are for the tool of this name."""
     return _saying(lambda terms: terms.get("tool") == tool)
 
 
@@ -97,7 +97,7 @@ def _saying(it: Callable[[Mapping[str, Any]], bool]) -> list[Rule]:
 
 
 def draft_new(rule: Rule, groups: Sequence[Group], user: User, actor: str) -> RuleVersion:
-    """Keep a rule that does not exist yet as a draft. Its row is there for its name, and decides nothing."""
+    """Keep a new rule as a draft. Its row exists for its name and decides nothing."""
     terms = rule_terms.terms_of(rule, [group.name for group in groups])
     with ledger.transaction():
         rule.version, rule.active = 0, False
@@ -127,20 +127,20 @@ def keep_draft(
 
 
 def restore(rule: Rule, number: int, user: User, actor: str) -> RuleVersion | Refusal:
-    """Draft the terms of an earlier version again. It comes into force as every draft does, under a new number."""
+    """Draft the terms of an earlier version again. It comes into force like any draft, under a new number."""
     with ledger.transaction():
         _lock(rule)
         earlier = rule.versions.filter(number=number).first()
         if earlier is None:
             return Refusal("no_version", f"There is no version {number} of this rule.")
         if draft_of(rule) is not None:
-            return Refusal("has_draft", "There is a draft already. Activate it or throw it away first.")
-        known = {**_terms_now(rule), **earlier.terms}  # a column that is newer than the version keeps what it has
+            return Refusal("has_draft", "There is already a draft. Activate or discard it first.")
+        known = {**_terms_now(rule), **earlier.terms}  # a column added after the version keeps its value
         return keep_draft(rule, known, user, actor, restores=number)
 
 
 def discard(draft: RuleVersion, actor: str) -> bool:
-    """Throw a draft away, and the row of a rule that was never in force. False: it is no draft any more."""
+    """Throw a draft away, and the row of a rule that was never in force. False: it is no longer a draft."""
     with ledger.transaction():
         _lock(draft.rule)
         if not RuleVersion.objects.filter(pk=draft.pk, state__in=RuleVersion.OPEN).exists():
@@ -151,14 +151,14 @@ def discard(draft: RuleVersion, actor: str) -> bool:
 
 
 def watch(draft_id: uuid.UUID, digest: str, on: bool, actor: str) -> RuleVersion | Refusal:
-    """Let a draft watch every call from now on, or no longer. It decides nothing in either case."""
+    """Make a draft watch every call from now on, or stop it. Either way it decides nothing."""
     with ledger.transaction():
         _lock_rules()
         draft = _open(draft_id)
         if draft is None or draft.terms_digest != digest:
             return _OVERTAKEN
         if on and RuleVersion.objects.filter(state=State.SHADOW).exclude(pk=draft.pk).count() >= MAX_SHADOWS:
-            return Refusal("too_many", f"{MAX_SHADOWS} drafts watch already; let one of them stop first.")
+            return Refusal("too_many", f"{MAX_SHADOWS} drafts are already watching. Stop one of them first.")
         if on and draft.state == State.SHADOW:
             return draft
         if on:
@@ -169,7 +169,7 @@ def watch(draft_id: uuid.UUID, digest: str, on: bool, actor: str) -> RuleVersion
 
 
 def note_simulation(draft_id: uuid.UUID, found: Simulated, actor: str) -> RuleVersion | Refusal:
-    """Keep what a simulation of a draft found. Refused where its terms have changed meanwhile."""
+    """Keep what a simulation of a draft found. Refused if its terms have changed meanwhile."""
     with ledger.transaction():
         draft = _open(draft_id, locked=True)
         if draft is None or draft.terms_digest != found.digest:
@@ -190,7 +190,7 @@ def note_simulation(draft_id: uuid.UUID, found: Simulated, actor: str) -> RuleVe
 
 
 def why_not(draft: RuleVersion, user: User) -> Refusal | None:
-    """Why somebody cannot activate a draft as it stands. None: they can. Rights are the caller's business."""
+    """Why somebody cannot activate a draft as it stands. None: they can. The caller checks their rights."""
     if draft.simulated_at is None or draft.simulated_digest != draft.terms_digest:
         return Refusal("not_simulated", "Simulate it first: nobody has seen yet what it would change.")
     if timezone.now() - draft.simulated_at > FRESH:
@@ -198,12 +198,12 @@ def why_not(draft: RuleVersion, user: User) -> Refusal | None:
     if _changed_since(draft.simulated_height or 0):
         return Refusal("configuration_changed", "Rules or tools have changed since its simulation. Simulate it again.")
     if settings.RULES_NEED_SECOND_PERSON and draft.editor_id == user.pk:
-        return Refusal("second_person", "You changed it last, so somebody else activates it.")
+        return Refusal("second_person", "You changed it last, so somebody else must activate it.")
     return None
 
 
 def activate(draft_id: uuid.UUID, digest: str, user: User, actor: str, why: str = "") -> RuleVersion | Refusal:
-    """Bring a draft into force, as it was looked at. Of two people who do so at once, one is told of the other."""
+    """Bring a draft into force as its reviewer saw it. Of two people who do so at once, one is told of the other."""
     with ledger.transaction():
         _lock_rules()
         draft = _open(draft_id)
@@ -220,7 +220,7 @@ def activate(draft_id: uuid.UUID, digest: str, user: User, actor: str, why: str 
         rule.version += 1
         second = {"needed_second_person": settings.RULES_NEED_SECOND_PERSON, "activator": user}
         if not _change(draft, actor, number=rule.version, why=why.strip(), **second, **_active(actor)):
-            raise AssertionError("A draft was activated past the lock on its rule.")
+            raise AssertionError("A draft was activated despite the lock on its rule.")
         for name, value in rule_terms.columns(draft.terms).items():
             setattr(rule, name, value)
         configuration.save(rule, actor, {rule_terms.GROUPS: found})
@@ -228,15 +228,15 @@ def activate(draft_id: uuid.UUID, digest: str, user: User, actor: str, why: str 
 
 
 def switch_off(rule: Rule, user: User, actor: str) -> RuleVersion | Refusal:
-    """Take a rule that allows out of force at once: what it let run now waits for a person. Others need a draft."""
+    """Take an allowing rule out of force at once: what it let run now waits for a person. Other rules need a draft."""
     with ledger.transaction():
         _lock_rules()
         rule = Rule.objects.get(pk=rule.pk)
         if not rule.active:
-            return Refusal("same", f"{rule.name} decides nothing already.")
+            return Refusal("same", f"{rule.name} already decides nothing.")
         if rule.verdict != Verdict.ALLOW:
-            return Refusal("needs_simulation", f"Without {rule.name} calls may run that wait or are refused now. "
-                           "Draft it switched off, simulate that, and activate it.")  # fmt: skip
+            return Refusal("needs_simulation", f"Without {rule.name}, calls may run that now wait or are refused. "
+                           "Draft it switched off, simulate the draft, and activate it.")  # fmt: skip
         _retire(rule, actor)
         rule.active = False
         configuration.save(rule, actor)
@@ -244,7 +244,7 @@ def switch_off(rule: Rule, user: User, actor: str) -> RuleVersion | Refusal:
 
 
 def delete(rule: Rule, actor: str) -> bool:
-    """Remove a rule that decides nothing, or only allows, with its versions. False: without it more would run."""
+    """Remove a rule that decides nothing or only allows, with its versions. False: without it, more would run."""
     with ledger.transaction():
         _lock_rules()
         stored = Rule.objects.filter(pk=rule.pk).first()
@@ -255,7 +255,7 @@ def delete(rule: Rule, actor: str) -> bool:
 
 
 def load(row: Rule, actor: str, many: Mapping[str, Sequence[models.Model]], why: str) -> configuration.Change | None:
-    """Store a rule as a configuration file wants it, as a version in force. None: it was so already."""
+    """Store a rule as a configuration file wants it, as a version in force. None: nothing changed."""
     with ledger.transaction():
         if not row._state.adding:
             _lock(row)
@@ -269,7 +269,7 @@ def load(row: Rule, actor: str, many: Mapping[str, Sequence[models.Model]], why:
 
 # --- Rows ------------------------------------------------------------------------------------------
 
-_OVERTAKEN = Refusal("changed", "Somebody was here before you: the draft is another one now, or in force. Look again.")
+_OVERTAKEN = Refusal("changed", "Somebody was here before you: the draft has changed or is in force. Look again.")
 _NOT_SIMULATED: dict[str, Any] = {
     "simulated_at": None, "simulated_digest": "", "simulated_height": None, "simulation": {}, "simulated_calls": [],
 }  # fmt: skip
@@ -291,7 +291,7 @@ def _new_draft(rule: Rule, terms: dict[str, Any], user: User, actor: str, restor
 
 
 def _change(draft: RuleVersion, actor: str, **columns: Any) -> int:
-    """Change a draft that is one still, and record it. 0: it is none any more."""
+    """Change a draft that is still one, and record it. 0: it no longer is."""
     was = configuration.before(draft)
     changed = RuleVersion.objects.filter(pk=draft.pk, state__in=RuleVersion.OPEN).update(**columns)
     if changed:
@@ -306,7 +306,7 @@ def _active(actor: str) -> dict[str, Any]:
 
 
 def _as_version(rule: Rule, actor: str, origin: str, why: str, user: User | None = None) -> RuleVersion:
-    """Keep what a rule says now as its version in force."""
+    """Keep the rule's current terms as its version in force."""
     terms = rule_terms.terms_of(rule)
     version = RuleVersion(
         rule=rule, number=rule.version, origin=origin, terms=terms, terms_digest=rule_terms.digest_of(terms),
@@ -317,13 +317,13 @@ def _as_version(rule: Rule, actor: str, origin: str, why: str, user: User | None
 
 
 def _kept(rule: Rule, actor: str) -> None:
-    """See to it that what is in force is a version, also where something else has written the rule."""
+    """Make sure that what is in force is a version, even if something else has written the rule."""
     current = in_force(rule)
     if not rule.version or (current is not None and current.number == rule.version):
         return
     _retire(rule, actor, keep=False)
     if not rule.versions.filter(number=rule.version).exists():
-        # The row as it is stored: a form that edits a rule has put what was typed into the object it hands on.
+        # The stored row: a form that edits a rule passes an object that already holds what was typed.
         stored = Rule.objects.get(pk=rule.pk)
         _as_version(stored, ledger.SYSTEM, RuleVersion.Origin.FOUND, "In force before versions of it were kept.")
 
@@ -341,7 +341,7 @@ def _retire(rule: Rule, actor: str, keep: bool = True) -> None:
 def _ready(rule: Rule, terms: dict[str, Any]) -> list[Group] | Refusal:
     """The groups of terms that can come into force, or why they cannot."""
     if rule.version and terms == _terms_now(rule):
-        return Refusal("same", "This is what is in force already.")
+        return Refusal("same", "This is already in force.")
     wanted = rule_terms.as_rule(rule, terms)
     wanted.version = rule.version + 1
     try:
@@ -360,28 +360,28 @@ def _terms_now(rule: Rule) -> dict[str, Any]:
 
 
 def _mirror(rule: Rule, terms: dict[str, Any]) -> None:
-    """Show a rule that was never in force as its draft has it. The draft's own event says what changed."""
+    """Show a rule that was never in force as in its draft. The draft's own event says what changed."""
     wanted = {**rule_terms.columns(terms), "active": False}
     Rule.objects.filter(pk=rule.pk, version=0).update(**wanted)
     rule.groups.set(Group.objects.filter(name__in=terms.get(rule_terms.GROUPS, [])))
 
 
 def _changed_since(height: int) -> bool:
-    """Whether the ledger has a change of what a simulation looks at, behind this height."""
+    """Whether anything that a simulation looks at has changed since this height."""
     named = models.Q(pk__in=[])
     for table in _SIMULATED:
         named |= models.Q(body__contains=f'"table":"{table}"')
     since = Event.objects.filter(chain=ledger.CONFIGURATION, seq__gt=height, type__startswith="configuration.")
-    # The row of a rule that was never in force comes and goes with its draft: it changes nothing for the others.
+    # The row of a rule that was never in force comes and goes with its draft, which affects no other rule.
     drafts = models.Q(type__in=["configuration.created", "configuration.deleted"], body__contains='"version":0')
     return since.filter(named).exclude(drafts).exists()
 
 
 def _lock(rule: Rule) -> None:
-    """Let one writer at a time at a rule, its versions with it."""
+    """Let one writer at a time change a rule and its versions."""
     list(Rule.objects.select_for_update().filter(pk=rule.pk).values_list("pk"))
 
 
 def _lock_rules() -> None:
-    """Let one rule at a time come into force: each was simulated beside all others."""
+    """Let one rule at a time come into force: each was simulated with all the others."""
     list(Rule.objects.select_for_update().order_by("pk").values_list("pk"))

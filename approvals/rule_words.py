@@ -1,4 +1,4 @@
-"""A rule as a sentence, for whoever reads it next. Pure: the groups are given."""
+"""A rule as a sentence, for people who read it. Pure: the groups are given."""
 
 from collections.abc import Sequence
 
@@ -21,8 +21,8 @@ _DECISIONS: dict[str, str] = {
     DecisionType.RESPOND: "answer in its place",
 }
 _SHOWS: dict[str, str] = {
-    level: f"Whoever approves shows {words}." for level, words in step_up.NEEDS.items() if level != step_up.SIGNED
-} | {step_up.SIGNED: "Whoever approves signs that with a passkey."}
+    level: f"The approver must show {words}." for level, words in step_up.NEEDS.items() if level != step_up.SIGNED
+} | {step_up.SIGNED: "The approver must sign the decision with a passkey."}
 _UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"))
 
 
@@ -77,7 +77,7 @@ def _outcome(rule: Rule, groups: Sequence[str], default_expiry: int | None) -> s
 
 
 def _who(rule: Rule, groups: Sequence[str]) -> str:
-    but = ", never whoever started the run" if rule.starter_excluded else ""
+    but = ", but not the person who started the run" if rule.starter_excluded else ""
     if rule.thresholds and (said := _thresholds(rule)):
         return f"waits for {said}{but}."
     number = rule.approvals_needed
@@ -89,7 +89,7 @@ def _who(rule: Rule, groups: Sequence[str]) -> str:
 
 
 def _thresholds(rule: Rule) -> str:
-    """The ways in which it can be decided. Empty while they cannot be read, as on a page where they are being typed."""
+    """The ways in which it can be decided. Empty if they cannot be read, as on a page while they are typed."""
     try:
         thresholds.validate(rule.thresholds)
     except ValidationError:
@@ -100,8 +100,8 @@ def _thresholds(rule: Rule) -> str:
 def _customer(rule: Rule, groups: Sequence[str]) -> str:
     people = _who(rule, groups).removeprefix("waits for ").removesuffix(".")
     if rule.risk in HIGH_RISKS or rule.assurance:
-        return f"waits for the customer of the conversation, then for {people}; without such a customer for them alone."
-    return f"waits for the customer of the conversation, or where there is none to ask for {people}."
+        return f"waits for the customer of the conversation, then for {people}; without a customer, for them alone."
+    return f"waits for the customer of the conversation or, if there is none to ask, for {people}."
 
 
 def _until(rule: Rule, default_expiry: int | None) -> str:
@@ -120,7 +120,7 @@ def while_undecided(rule: Rule, groups: Sequence[str]) -> list[str]:
 
 
 def step_words(step: Step, has_groups: bool, business_hours: bool = False) -> str:
-    """One step as a sentence. Where everybody may decide, a group can only be told."""
+    """One step as a sentence. If everybody may decide, a group can only be told."""
     begin = f"If nobody decides within {lasting(step.after)}{counted(business_hours)}, "
     reminded = "those who may decide are reminded"
     if not step.group:

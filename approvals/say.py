@@ -1,4 +1,4 @@
-"""Whether somebody has a say in a request, as its card shows it: their own, lent to them, had already, or none."""
+"""Whether somebody has a say in a request, as its card shows it: their own, a lent one, one already used, or none."""
 
 from collections.abc import Sequence
 
@@ -9,14 +9,16 @@ from approvals.standing import Refusal, Right, right_of
 
 
 def right(approval: Approval, user: User) -> Right | Refusal:
-    """By what right this person has a say in a request, or why they have none, whatever has become of it."""
+    """By what right this person has a say in a request, or why they have none, whatever its state."""
     return right_of(user, approval, *_read_with(approval, user))
 
 
 def of(
     approval: Approval, user: User, right: Right | Refusal, given: Sequence[Decision]
 ) -> tuple[Refusal | None, User | None]:
-    """Why this person may not decide about a request that waits, or whose right they would use. `given` counts."""
+    """Why this person may not decide a waiting request, or whose right they would use. `given` are the decisions that
+    count.
+    """
     own = next((decision for decision in given if decision.user_id == user.pk), None)
     if own is not None:
         return Refusal("decided_by_you", f"You have {_done(own)}. This request needs another person too."), None
@@ -34,8 +36,8 @@ def _done(decision: Decision) -> str:
 
 
 def _read_with(approval: Approval, user: User) -> tuple[bool | None, bool | None]:
-    """Whether this person is in one of the request's groups, and whether somebody has lent them the right to decide,
-    as far as it was read with the request, for them.
+    """Whether this person is in one of the request's groups, and whether somebody has lent them the right to decide, if
+    that was read with the request for them.
     """
     if getattr(approval, "reader", None) != user.pk:
         return None, None

@@ -1,7 +1,7 @@
 """People's words in the ledger: as a digest made with a random salt, never as text.
 
-The row that an event is about keeps the words and the salt. Whoever has both can show that these were the words; once
-the row has lost them nobody can find out what they were, not even by trying, and the chain holds as before.
+The row that an event is about keeps the words and the salt. Anyone with both can show that these were the words. Once
+the row has lost them, nobody can find out what they were, even by trying, and the chain still holds.
 """
 
 import secrets
@@ -17,12 +17,12 @@ def new_salt() -> str:
 
 
 def digest_of(text: str, salt: str) -> str:
-    """The digest of a text that cannot be guessed at without the salt. One without a salt gets one nobody knows."""
+    """The digest of a text that cannot be guessed without the salt. A text without a salt gets one nobody knows."""
     return sha256(f"{salt or new_salt()}\n{text}")
 
 
 def sealed(text: str, salt: str) -> dict[str, Any]:
-    """What an event says of a text: its digest and how long it is. Of no text: nothing."""
+    """What an event says of a text: its digest and its length. For no text, nothing."""
     return {"digest": digest_of(text, salt), "characters": len(text)} if text else {}
 
 
@@ -32,6 +32,6 @@ def opens(text: str, salt: str, said: object) -> bool:
 
 
 ERASED = "(erased)"
-"""What stands in the place of words that were taken away."""
+"""What replaces words that were erased."""
 GONE = ""
-"""In the place of the salt that went with them."""
+"""What replaces the salt erased with them."""

@@ -1,4 +1,6 @@
-"""One notification on its way: what it says, to whom, and whether it is still for them. Each raises ChannelError."""
+"""One notification on its way: what it says, to whom, and whether it is still for them. Each function raises
+ChannelError.
+"""
 
 import uuid
 from collections.abc import Collection, Mapping
@@ -21,12 +23,12 @@ from approvals.visible import visible
 
 Kind = Notification.Kind
 OVER = "Not sent: the request no longer waits."
-# The templates of a title and of what stands below it.
+# The templates of a title and of the text below it.
 type Words = tuple[str, str]
 CHANNEL: Words = ("chat_subject", "chat")
 PERSON: Words = ("person_subject", "person_chat")
 BECAME: Words = ("became_subject", "became_chat")
-# What it takes to know who reads a notification.
+# What is needed to know who reads a notification.
 _OF_READERS = (
     "kind", "user_id", "channel_id", "approval__kind", "approval__tool", "approval__risk",
     "approval__excluded", "approval__starter_id", "approval__starter_excluded",
@@ -34,7 +36,7 @@ _OF_READERS = (
 
 
 def send(notification: Notification) -> str:
-    """Send it, or change the message that it follows. Returns by what name it is known where it went."""
+    """Send it, or change the message that it follows. Returns its receipt."""
     if notification.channel is not None and not notification.channel.active:
         raise _not_sent("the channel is switched off.")
     if notification.follows is None:
@@ -52,7 +54,7 @@ def to_channel(notification: Notification) -> str:
 
 
 def to_person(notification: Notification) -> str:
-    """Tell one person, or who stands in for them."""
+    """Tell one person, or their deputy."""
     approval, user = notification.approval, notification.user
     assert user is not None
     if notification.kind in WHILE_WAITING and approval.state not in Approval.UNDECIDED:
@@ -76,12 +78,12 @@ def to_person(notification: Notification) -> str:
 
 
 def message_of(notification: Notification) -> Message:
-    """What a channel says of a request that waits."""
+    """What a channel says about a waiting request."""
     return _message(notification, CHANNEL, _context(notification, Manners()))
 
 
 def reader_for(notification: Notification) -> User:
-    """Who reads what is for one person. A mention is meant for them, whoever looks after their queue."""
+    """Who reads what is for one person. A mention is for them, whoever looks after their queue."""
     assert notification.user is not None
     if notification.kind == Kind.MENTIONED:
         return notification.user
@@ -89,7 +91,7 @@ def reader_for(notification: Notification) -> User:
 
 
 def reader_of(user: User, approval: Approval, channel: Channel | None = None) -> User:
-    """The person themself, or while they are away their deputy, if that one may decide about it and can be reached."""
+    """The person themself or, while they are away, their deputy, if that one may decide about it and be reached."""
     deputy = absences.standing_in([user.pk]).get(user.pk)
     if deputy is None:
         return user
@@ -101,9 +103,10 @@ def _reads_instead(deputy: User, approval: Approval, can_be_told: object, is_mem
 
 
 def read_by(readers: Collection[int], away: QuerySet[Notification], deputies: Mapping[int, User]) -> list[uuid.UUID]:
-    """Of what is for people who are away, the keys of what one of these people reads; as `reader_for`, of many at once.
+    """Of the messages for people who are away, the keys of those that one of these readers gets; like `reader_for`, for
+    many at once.
 
-    Four queries, and more only for a deputy who would decide by a right that is lent to them.
+    Four queries, and more only for a deputy who would decide by a lent right.
     """
     ways = manners({deputy.pk for deputy in deputies.values()})
     memberships = User.groups.through.objects.filter(user__in=ways).values_list("user_id", "group_id")
@@ -122,12 +125,12 @@ def read_by(readers: Collection[int], away: QuerySet[Notification], deputies: Ma
 
 
 def send_test(user: User) -> None:
-    """Mail somebody that mail reaches them."""
+    """Send a person a test mail."""
     mail.send("test", {"person": user}, [user.email])
 
 
 def send_chat_test(user: User, channel: Channel) -> None:
-    """Tell somebody over the channel for single people that it reaches them."""
+    """Send a person a test message over the channel for individual people."""
     title = mail.line("test_subject", {"workspace": settings.WORKSPACE_NAME, "way": "chat"})
     body = render_to_string("notifications/test.txt", {"person": user, "way": "Chat"}).strip()
     to = _reachable(user, channel).chat_name
@@ -137,7 +140,7 @@ def send_chat_test(user: User, channel: Channel) -> None:
 
 
 def _change(notification: Notification) -> str:
-    """Let the message say what became of its request, as it is by now."""
+    """Change the message to say what has become of its request by now."""
     approval, followed, channel = notification.approval, notification.follows, notification.channel
     assert followed is not None
     assert channel is not None
@@ -150,14 +153,14 @@ def _change(notification: Notification) -> str:
     became = outcomes.of(approval, notification.created_at)
     message = _message(notification, words, context, became=_said(became), over=became.over)
     channels.open_editing(channel).edit(message, followed.receipt)
-    # Whoever changed it at the same time may have been first with what is newer.
+    # Another worker changing it at the same time may have been first with newer words.
     if Approval.objects.only("version").get(pk=approval.pk).version != approval.version:
-        raise ChannelError("The request has changed again, and so will its message.")
+        raise ChannelError("The request has changed again, and its message will follow.")
     return followed.receipt
 
 
 def _come_after(notification: Notification) -> str:
-    """Say in a message of its own what became of a request, where its readers do not know it yet."""
+    """Say in a new message what became of a request, if its readers do not know yet."""
     approval, followed = notification.approval, notification.follows
     assert followed is not None
     became = outcomes.of(approval, notification.created_at)
@@ -169,7 +172,7 @@ def _come_after(notification: Notification) -> str:
         raise _not_sent("the request has changed since.")
     told = thread.filter(state=Notification.State.SENT).values_list("outcome", flat=True).first()
     if became.outcome == (told or Approval.State.PENDING):
-        raise _not_sent("what there is to say was said.")
+        raise _not_sent("its readers have already been told.")
     more: dict[str, Any] = {
         "became": _said(became),
         "over": became.over,
@@ -181,7 +184,7 @@ def _come_after(notification: Notification) -> str:
         return channels.open_channel(notification.channel).send(message)
     reader = reader_of(notification.user, approval, notification.channel)
     if reader.pk in outcomes.deciders(approval):
-        raise _not_sent("what somebody decided is no news to them.")
+        raise _not_sent("its reader made the decision.")
     _needs_sight(reader, approval)
     one = _reachable(reader, notification.channel)
     context = _context(followed, one) | {"became": more["became"], "title": approval.title}
@@ -220,20 +223,20 @@ def _is_edited(notification: Notification) -> bool:
 
 
 def _reachable(reader: User, channel: Channel | None) -> Manners:
-    """How somebody wants to be told. Raises ChannelError when they cannot be reached."""
+    """How somebody wants to be told. Raises ChannelError if they cannot be reached."""
     one = _manners_of(reader)
     if not reader.is_active or (channel is None and not reader.email):
         raise _not_sent(f"{reader.get_username()} is switched off or has no address.")
     if channel is not None and not channel.personal:
-        raise _not_sent("the channel is not for single people any more.")
+        raise _not_sent("the channel is no longer for individual people.")
     if channel is not None and not one.chat_name:
-        raise _not_sent(f"{reader.get_username()} has not said what their name is there.")
+        raise _not_sent(f"{reader.get_username()} has not given their name there.")
     return one
 
 
 def _needs_sight(reader: User, approval: Approval) -> None:
     if not entitlement.visible(reader).filter(pk=approval.pk).exists():
-        raise _not_sent(f"{reader.get_username()} may not see the request any more.")
+        raise _not_sent(f"{reader.get_username()} may no longer see the request.")
 
 
 def _manners_of(user: User) -> Manners:
@@ -241,5 +244,5 @@ def _manners_of(user: User) -> Manners:
 
 
 def _not_sent(why: str) -> ChannelError:
-    """The reason to send it is gone, which is nobody's fault."""
+    """There is no longer a reason to send it, which is nobody's fault."""
     return ChannelError(f"Not sent: {why}", permanent=True)

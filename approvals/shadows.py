@@ -1,4 +1,5 @@
-"""Drafts of rules that watch: what each would have said of a live call, beside what the rules said. Decides nothing.
+"""Drafts of rules that watch: what each would have said of a live call, compared with what the rules said. Decides
+nothing.
 
 They are read with the rules, in the same query, and judged by the same evaluation.
 """
@@ -20,7 +21,7 @@ MAX_REASON = 300
 
 @dataclass
 class Shadow:
-    """A draft that watches, and the rule as it is in force. `None` for a rule that never was."""
+    """A watching draft, and the rule in force. `None` for a rule that was never in force."""
 
     row: Rule
     terms: dict[str, Any]
@@ -32,12 +33,12 @@ class Shadow:
 
     @cached_property
     def rule(self) -> Rule:
-        """The rule as it would be. Raises whatever terms that no rule can have raise."""
+        """The rule as it would be. Raises whatever invalid terms raise."""
         return rule_terms.as_rule(self.row, self.terms)
 
 
 def read() -> tuple[tuple[Rule, ...], tuple[Shadow, ...]]:
-    """The rules in force in their order, with their groups, and the drafts that watch. Two queries."""
+    """The rules in force, in order, with their groups; and the watching drafts. Two queries."""
     found = list(_found().all())
     for row in found:
         row.terms_digest = row.digest_in_force
@@ -55,7 +56,7 @@ def _found() -> QuerySet[Any]:
             shadow_terms=F("watching__terms"),
             shadow_digest=F("watching__terms_digest"),
             in_force=in_force,
-            # Of the version that it is in: something else than `rule_versions` may have written the rule since.
+            # The digest of its current version: something other than `rule_versions` may have written the rule since.
             digest_in_force=Case(
                 When(in_force__number=F("version"), then=F("in_force__terms_digest")), default=Value("")
             ),
@@ -67,13 +68,13 @@ def _found() -> QuerySet[Any]:
 
 
 def with_draft(rules: Iterable[Rule], draft: Rule) -> tuple[Rule, ...]:
-    """The rules with a draft in the place of what it would replace."""
+    """The rules with a draft in place of what it would replace."""
     kept = [rule for rule in rules if rule.pk != draft.pk]
     return tuple(sorted([*kept, draft], key=lambda rule: (rule.order, rule.name)))
 
 
 def verdicts(shadows: Sequence[Shadow], rules: Sequence[Rule], call: policy.Call) -> tuple[dict[str, Any], ...]:
-    """What each draft that is about a call would have made of it. What goes wrong is said, and stops nothing."""
+    """What each draft about a call would have made of it. Errors are reported and stop nothing."""
     said = []
     for shadow in shadows:
         known = {"rule": shadow.row.name, "terms": shadow.digest}
@@ -88,7 +89,7 @@ def verdicts(shadows: Sequence[Shadow], rules: Sequence[Rule], call: policy.Call
 
 
 def plain(reason: str, call: policy.Call) -> str:
-    """A reason without the secret arguments of its call, and not without end."""
+    """A reason without the secret arguments of its call, cut to a length."""
     if call.secret:
         reason = blotted(reason, secret_texts(call.arguments, call.secret))
     return reason[:MAX_REASON]

@@ -1,8 +1,8 @@
 """A passkey that signs a decision: what it signs, and whether a signature holds, now and years later. Reads only.
 
-The challenge of the passkey is the SHA-256 of the statement, which is made from the decision: another version, digest,
-type, person or id has another challenge. What is needed to check it again is kept with the decision, so that neither
-the account nor its passkeys have to be there any more.
+The passkey's challenge is the SHA-256 of the statement, which is made from the decision: any other version, digest,
+type, person or id gives another challenge. The decision keeps everything needed to check it again, so that neither the
+account nor its passkeys need still exist.
 """
 
 import uuid
@@ -24,7 +24,7 @@ from approvals.proof.snapshot import one_moment
 from approvals.step_up import SIGNED
 from approvals.streaming import streamed
 
-_NO_MODEL = bytes(16)  # which make the device is, is not asked
+_NO_MODEL = bytes(16)  # the make of the device is not asked
 _RECORDED = ("approval.changed", "approval.approved", "approval.rejected")
 
 
@@ -52,14 +52,14 @@ class Statement:
 
 @dataclass(frozen=True)
 class Assertion:
-    """What a passkey of this person has answered, each part in base64url, and to which nonce."""
+    """What a passkey of this person answered, each part in base64url, and to which nonce."""
 
     credential_id: str
     authenticator_data: str
     client_data: str
     signature: str
     public_key: str
-    """Of the credential, in COSE, as it was kept when the passkey was added."""
+    """The credential's public key, in COSE, as kept when the passkey was added."""
     rp_id: str
     """The name this installation is reached under."""
     nonce: str
@@ -80,7 +80,7 @@ class Broken:
 
 
 def statement_of(decision: Decision, nonce: str) -> Statement:
-    """What is signed for a decision as it stands there, stored or about to be."""
+    """What is signed for a decision, stored or about to be."""
     assert decision.user_id is not None
     return Statement(
         approval=str(decision.approval_id),
@@ -98,7 +98,7 @@ def signs(statement: Statement, kept: Mapping[str, Any]) -> bool:
     """Whether what is kept is the signature of this statement, by a person whom the device has recognised."""
     try:
         credential_id = websafe_decode(kept["credential_id"])
-        # As cbor has it, a key of COSE is a mapping; what is none fails below.
+        # A decoded COSE key is a mapping; anything else fails below.
         key = CoseKey.parse(cast(Mapping[int, Any], cbor.decode(websafe_decode(kept["public_key"]))))
         credential = AttestedCredentialData.create(_NO_MODEL, credential_id, key)
         server = Fido2Server(PublicKeyCredentialRpEntity(name="", id=kept["rp_id"]))
@@ -123,7 +123,7 @@ def signs(statement: Statement, kept: Mapping[str, Any]) -> bool:
 
 
 def verify(decision: Decision) -> bool:
-    """Whether a signed decision is, to the letter, what its person signed. One that is not signed is not."""
+    """Whether a signed decision is, to the letter, what its person signed. False for one that is not signed."""
     return not problem_of(decision)
 
 
@@ -143,21 +143,23 @@ def problem_of(decision: Decision) -> str:
 
 
 def digest_of(signature: Mapping[str, Any]) -> str:
-    """The digest of a kept signature, as the ledger has it."""
+    """The digest of a kept signature, as the ledger records it."""
     return digest.sha256(canonical(dict(signature)))
 
 
 def hold(approval: Approval, given: Iterable[Decision]) -> bool:
-    """Whether every approval of a request that must be signed is what its person signed. `given`: what stands of it."""
+    """Whether every approval of a request that must be signed is what its person signed. `given`: the decisions that
+    stand.
+    """
     if approval.mocked or approval.assurance_needed != SIGNED:
         return True
     return all(verify(decision) for decision in given if decision.type in ("approve", "edit"))
 
 
 def verify_all(chain: str | None = None) -> tuple[int, Broken | None]:
-    """Check every signed decision again, or those of one run: how many hold, and the first that does not.
+    """Check every signed decision again, or those of one run. Returns how many hold, and the first that does not.
 
-    What the ledger says was signed is looked for too, so that a signature that was taken away is missed.
+    Decisions that the ledger says were signed are looked for too, so that a removed signature is noticed.
     """
     events = Event.objects.filter(type__in=_RECORDED, body__contains='"signature":').order_by("id")
     signed = Decision.objects.filter(assurance=SIGNED).select_related("approval").order_by("decided_at", "pk")

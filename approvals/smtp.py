@@ -1,7 +1,7 @@
-"""Django's mail over SMTP, given up as a whole in good time.
+"""Django's mail over SMTP, with a time limit for the whole sending.
 
-A time-out alone is for what comes next: a server that takes its time with each of many addresses, or with each line of
-an answer, would be waited for until another worker takes the same mail for one that nobody sends, and sends it as well.
+A time-out alone covers only the next answer. A server that is slow with each of many addresses, or with each line of an
+answer, would be waited for until another worker thinks nobody sends the mail, and sends it too.
 """
 
 import io
@@ -15,12 +15,12 @@ from django.core.mail.backends import smtp
 
 # From the first byte to the last. A claim lasts for ten minutes, and a roundup may be two mails.
 SEND_WITHIN_SECONDS = 240.0
-# Of all answers on one connection: smtplib keeps the lines of each until its last.
+# For all answers on one connection: smtplib keeps the lines of each until its last.
 MAX_ANSWERS_BYTES = 1024 * 1024
 
 
 class _Answers(io.RawIOBase):
-    """What a server sends, as long as there is time and room for it."""
+    """What a server sends, within the limits of time and size."""
 
     def __init__(self, sent: io.RawIOBase, look: Callable[[], None]) -> None:
         self._sent, self._look, self._read = sent, look, 0
@@ -42,7 +42,7 @@ class _Answers(io.RawIOBase):
 
 
 class _InTime:
-    """A connection that asks and hears nothing more once its time is over."""
+    """A connection that sends and reads nothing more once its time is over."""
 
     sock: socket.socket | None
     file: io.BufferedReader | None
@@ -62,7 +62,11 @@ class _InTime:
     def getreply(self) -> tuple[int, bytes]:
         if self.file is None and self.sock is not None:
             self.file = io.BufferedReader(_Answers(self.sock.makefile("rb", buffering=0), self._look))
-        return super().getreply()  # type: ignore[misc,no-any-return]
+        try:
+            return super().getreply()  # type: ignore[misc,no-any-return]
+        except smtplib.SMTPResponseException as error:
+            # smtplib's own words for a line it does not read to its end: the server has said nothing of the kind.
+            raise smtplib.SMTPServerDisconnected("Connection closed: a line of an answer was too long") from error
 
     def _look(self) -> None:
         if monotonic() >= self._until:

@@ -1,4 +1,4 @@
-"""The state that a decision rests on, as it is kept with a request: canonical JSON of what the tool looked up."""
+"""The state that a decision depends on, as it is kept with a request: canonical JSON of what the tool looked up."""
 
 from typing import Any
 
@@ -8,12 +8,12 @@ UNAVAILABLE = "unavailable"
 
 
 def unseen(why: str) -> str:
-    """What is kept where a state could not be looked up."""
+    """What is kept if a state could not be looked up."""
     return canonical({UNAVAILABLE: why})
 
 
 def unseen_in(snapshot_text: str) -> list[str]:
-    """Why a state could not be looked up; of a plan, for each of its calls of which that is so."""
+    """Why a state could not be looked up; for a plan, for each of its calls of which that is true."""
     found: Any = load(snapshot_text) if snapshot_text else {}
     if not isinstance(found, dict):
         return []
@@ -26,5 +26,5 @@ def unseen_in(snapshot_text: str) -> list[str]:
 def _of_call(text: str) -> list[str]:
     try:
         return unseen_in(text)
-    except ValueError:  # a state of the tool's own has a field of that name
+    except ValueError:  # the tool's own state has a field of that name
         return []

@@ -19,8 +19,8 @@ from approvals.prepared import Given, Prepared
 from approvals.thresholds import Count, Terms
 
 HAD_A_HAND = (
-    "You had a hand in this run, so someone else decides about its calls: you have taken it over, started one that it "
-    "goes back to, had a part in what was said before, or made the token that this was done with."
+    "You had a hand in this run, so someone else must decide about its calls: you took it over, started a run that it "
+    "goes back to, took part in what was said before, or made the token that this was done with."
 )
 
 
@@ -35,7 +35,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Right:
-    """The right by which somebody decides. `lender`: whose it is, where it was lent to them."""
+    """The right by which somebody decides. `lender`: whose right it is, if it was lent to them."""
 
     lender: User | None = None
 
@@ -43,10 +43,10 @@ class Right:
 def may_decide(
     user: User, approval: Approval, is_member: bool | None = None, is_lent: bool | None = None
 ) -> Refusal | None:
-    """None when this person may decide about this request now, else why not.
+    """None if this person may decide about this request now, otherwise why not.
 
-    `is_member`: whether they are in one of its groups, where that was read together with the request;
-    `is_lent`: whether anybody has lent them the right.
+    `is_member`: whether they are in one of its groups, if that was read with the request; `is_lent`: whether anybody
+    has lent them the right.
     """
     right = right_of(user, approval, is_member, is_lent)
     return right if isinstance(right, Refusal) else None
@@ -55,14 +55,16 @@ def may_decide(
 def right_of(
     user: User, approval: Approval, is_member: bool | None = None, is_lent: bool | None = None, lock: bool = False
 ) -> Right | Refusal:
-    """By what right this person may decide about this request now, or why they may not. Their own comes first.
+    """By what right this person may decide about this request now, or why they may not. Their own right comes first.
 
-    `lock`: whoever lent the right cannot take it back before this transaction ends.
+    `lock`: the lender of the right cannot take it back before this transaction ends.
     """
     if approval.asks_customer:
-        return Refusal("customer_decides", "The customer answers this, in their conversation; nobody does it for them.")
+        return Refusal(
+            "customer_decides", "The customer answers this in their conversation. Nobody can do it for them."
+        )
     if not user.is_active or not user.has_perm("approvals.decide_approval"):
-        why = "You can view this, not decide it: an administrator gives the right to decide approvals."
+        why = "You can view this, not decide it: ask an administrator for the right to decide approvals."
         return Refusal("forbidden", why)
     groups = [] if is_member else list(approval.groups.all())
     if groups and is_member is None:
@@ -77,7 +79,7 @@ def right_of(
             return Refusal("forbidden", f"You can view this, not decide it: it is decided by {names}.")
         lender = lent
     if _is_starter(user, approval):
-        return Refusal("starter", "You started this run, so someone else decides about its calls.")
+        return Refusal("starter", "You started this run, so someone else must decide about its calls.")
     if user.pk in approval.excluded:
         return Refusal("took_over", HAD_A_HAND)
     return Right(lender)
@@ -88,17 +90,17 @@ def _is_starter(user: User, approval: Approval) -> bool:
 
 
 def is_party(user: User, approval: Approval) -> bool:
-    """Whether a request is about what this person had a hand in, so that others judge it."""
+    """Whether a request is about something this person had a hand in, so that others must judge it."""
     return _is_starter(user, approval) or user.pk in approval.excluded
 
 
 def decides_themself(user: User, approval: Approval, is_member: bool | None = None) -> bool:
-    """Whether this person may decide about this request by their own right. `is_member`: as `may_decide` has it."""
+    """Whether this person may decide about this request by their own right. `is_member`: as in `may_decide`."""
     return isinstance(right_of(user, approval, is_member, is_lent=False), Right)
 
 
 def _lent(user: User, approval: Approval, lock: bool) -> User | Refusal | None:
-    """Who has lent this person the right to decide about this request, or why that lends nothing. None: nobody has."""
+    """Who has lent this person the right to decide this request, or why that right does not count. None: nobody has."""
     found = entitlement.covering(approval).filter(deputy=user).select_related("lender").order_by("created_at", "pk")
     delegations = list(found.select_for_update(of=("self",)) if lock else found)
     if not delegations:
@@ -108,7 +110,7 @@ def _lent(user: User, approval: Approval, lock: bool) -> User | Refusal | None:
     if lender is not None:
         return lender
     name = delegations[0].lender.get_full_name() or delegations[0].lender.get_username()
-    return Refusal("lender_barred", f"You would decide for {name}, who has no say in this, or has had it already.")
+    return Refusal("lender_barred", f"You would decide for {name}, who has no say in this or has already had it.")
 
 
 def _stands() -> QuerySet[Decision]:
@@ -123,8 +125,8 @@ _DECIDED = Prepared(_stands)
 
 
 def decided(approval: Approval) -> list[Decision]:
-    """What has been decided about a request and not taken back, with who did, and as `is_member` whether they are in
-    one of its groups. For one who asks several things of it.
+    """The decisions on a request that were not taken back, with who made them and, as `is_member`, whether they are in
+    one of its groups. For callers that need several answers from them.
     """
     given = _DECIDED.rows(approval=approval.pk)
     for each in given:
@@ -133,14 +135,14 @@ def decided(approval: Approval) -> list[Decision]:
 
 
 def deciders_still_allowed(approval: Approval, given: Sequence[Decision] | None = None) -> bool:
-    """Whether everybody whose approval counts still has the right to give it. Of a customer the rules say so."""
+    """Whether everybody whose approval counts still has the right to give it. For a customer, the rules say so."""
     given = decided(approval) if given is None else given
     standing = [each for each in given if each.user_id is not None and each.type != DecisionType.REJECT]
     return all(_still_allowed(each, approval) for each in standing)
 
 
 def _still_allowed(decision: Decision, approval: Approval) -> bool:
-    """Whether somebody still has the very right they decided by: another one that they have by now does not do."""
+    """Whether somebody still has the very right they decided by. Another right they now have does not count."""
     assert decision.user is not None
     if decision.on_behalf_of is None:
         return decides_themself(decision.user, approval, getattr(decision, "is_member", None))
@@ -154,7 +156,7 @@ def _still_allowed(decision: Decision, approval: Approval) -> bool:
 def is_bound(approval: Approval, given: Sequence[Decision] | None = None) -> bool:
     """Whether the arguments on the row are, byte for byte, what enough people approved.
 
-    The digest is made anew from the text, so that a row changed by hand does not pass.
+    The digest is recomputed from the text, so that a row changed by hand does not pass.
     """
     is_this = approval.final_digest != "" and approval.final_digest == final_digest(approval)
     return is_this and is_enough(approval, given)
@@ -174,14 +176,14 @@ def _overdue(limit: int) -> Prepared[tuple[uuid.UUID, uuid.UUID]]:
 
 
 def people_needed(ruling: Ruling) -> int:
-    """How many people must approve: at critical risk two at least, unless only one person may decide at all."""
+    """How many people must approve: at least two at critical risk, unless only one person may decide at all."""
     if ruling.risk != Risk.CRITICAL:
         return ruling.approvals_needed
     return max(ruling.approvals_needed, 2 if deciders().count() > 1 else 1)
 
 
 def terms_of(ruling: Ruling) -> Terms:
-    """The thresholds a request is made with; at critical risk none that one person alone can reach."""
+    """The thresholds a request is made with. At critical risk, none that one person alone can reach."""
     terms = Terms.from_json(ruling.terms)
     return thresholds.floor(terms, ruling.risk, ruling.risk == Risk.CRITICAL and bool(terms) and deciders().count() > 1)
 
@@ -189,7 +191,7 @@ def terms_of(ruling: Ruling) -> Terms:
 def progress(
     approval: Approval, besides: Sequence[tuple[int, int | None]] = (), given: Sequence[Decision] | None = None
 ) -> Count:
-    """How far a request with thresholds has come; `besides`: who looks at it, and whose right they would use."""
+    """How far a request with thresholds has come. `besides`: its reader, and whose right they would use."""
     terms = Terms.from_json(approval.terms).with_added(added_to(approval))
     deciding = _counting(approval, approval.risk, decided(approval) if given is None else given)
     return counting.count(approval, terms, approval.about, deciding, besides)
@@ -206,7 +208,7 @@ def marks_of(approval: Approval) -> dict[str, Any]:
 def meets(approval: Approval, ruling: Ruling, given: Sequence[Decision] | None = None) -> bool:
     """Whether the approvals given would be enough under the terms of another ruling.
 
-    A confirmation is what it asks of the customer; whether people are to be asked as well is for the caller.
+    A confirmation meets what is asked of the customer; the caller knows whether people must be asked too.
     """
     if approval.mocked:
         return True  # an eval stands for as many people as are asked
@@ -234,13 +236,13 @@ def meets(approval: Approval, ruling: Ruling, given: Sequence[Decision] | None =
 
 
 def added_to(approval: Approval) -> list[int]:
-    """The groups that may decide about a request by steps that have been taken."""
+    """The groups that may decide about a request because of escalation steps already taken."""
     taken = approval.escalation[: approval.escalated]
     return [step["group_id"] for step in taken if step.get("group_id") is not None]
 
 
 def added_by(approval: Approval, ruling: Ruling) -> list[int]:
-    """The groups that escalation has added to a request, as far as another ruling lets them decide as early."""
+    """The groups that escalation has added to a request, if another ruling lets them decide as early."""
     earliest = {step.group: step.after for step in ruling.escalation if step.group}
     taken = [step for step in approval.escalation[: approval.escalated] if step.get("group_id") is not None]
     return [
@@ -249,12 +251,12 @@ def added_by(approval: Approval, ruling: Ruling) -> list[int]:
 
 
 def confirmed(approval: Approval) -> bool:
-    """Whether the customer has confirmed the very call that people are asked about, for this time of running it."""
+    """Whether the customer has confirmed the very call that people are asked about, for this execution."""
     return is_confirmed(approval.execution_id, approval.final_digest or approval.action_digest)
 
 
 def is_confirmed(execution_id: uuid.UUID, digest: str) -> bool:
-    """Whether the last request about a call that was used up is the customer's confirmation of exactly this."""
+    """Whether the last used request about a call is the customer's confirmation of exactly this."""
     used = Approval.objects.filter(execution_id=execution_id, state=Approval.State.USED).order_by("-used_at", "-pk")
     last = used.values_list("kind", "final_digest").first()
     return last == (ApprovalKind.CONFIRMATION, digest)
@@ -263,7 +265,7 @@ def is_confirmed(execution_id: uuid.UUID, digest: str) -> bool:
 def is_enough(approval: Approval, given: Sequence[Decision] | None = None) -> bool:
     """Whether enough people approved the call as it would run now.
 
-    At high and critical risk whoever changed the arguments, or had the agent propose these, is not one of them.
+    At high and critical risk, people who changed the arguments, or had the agent propose them, do not count.
     """
     given = decided(approval) if given is None else given
     if approval.terms and not approval.mocked:
@@ -274,19 +276,19 @@ def is_enough(approval: Approval, given: Sequence[Decision] | None = None) -> bo
 
 
 def is_rejected(approval: Approval) -> bool:
-    """Whether enough people have rejected a request: one, where its thresholds do not want more."""
+    """Whether enough people have rejected a request: one, unless its thresholds want more."""
     if approval.mocked:
         return approval.decisions.filter(type=DecisionType.REJECT, undone_at__isnull=True).exists()
     return not approval.terms or progress(approval).is_denied
 
 
 def approving(approval: Approval, given: Sequence[Decision]) -> list[Decision]:
-    """Of decisions that stand, those that count as approvals of the call as it waits."""
+    """The standing decisions that count as approvals of the call as it waits."""
     return _counting(approval, approval.risk, given)
 
 
 def _counting(approval: Approval, risk: str, given: Sequence[Decision]) -> list[Decision]:
-    """Of decisions that stand, those that approve the call as it would run now."""
+    """The standing decisions that approve the call as it would run now."""
     counts = [
         each
         for each in given
@@ -308,7 +310,7 @@ def _counting(approval: Approval, risk: str, given: Sequence[Decision]) -> list[
 
 
 def who_said(approvals: Collection[uuid.UUID]) -> dict[uuid.UUID, set[int]]:
-    """Who rejected or answered each of these requests, and whose right they used: what the agent was told is theirs."""
+    """Who rejected or answered each of these requests, and whose right they used: the agent was told their words."""
     said = Decision.objects.filter(
         approval__in=approvals, type__in=(DecisionType.REJECT, DecisionType.RESPOND), undone_at__isnull=True
     )
@@ -319,7 +321,7 @@ def who_said(approvals: Collection[uuid.UUID]) -> dict[uuid.UUID, set[int]]:
 
 
 def final_digest(approval: Approval) -> str:
-    """The digest of the call as it would run now, made from the text itself. Empty: the text is no JSON."""
+    """The digest of the call as it would run now, made from the text itself. Empty: the text is not JSON."""
     try:
         return digest_of(
             approval.tool, approval.tool_version, approval.final_arguments_text, approval.run_id, approval.execution_id,

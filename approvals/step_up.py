@@ -1,26 +1,26 @@
-"""How sure one must be of who approves: the levels, what a call asks of them, and the words for it. Reads no row."""
+"""How sure one must be of who approves: the levels, what a call requires, and the words for it. Reads no row."""
 
 from collections.abc import Iterable, Mapping
 
 from django.conf import settings
 
-# From the weakest to the strongest; each stands for those before it.
+# From weakest to strongest; each satisfies those before it.
 LEVELS = ("", "password", "totp", "passkey", "signed")
 SIGNED = "signed"
 _RISKS = ("low", "medium", "high", "critical")
 _EFFECT_CLASSES = ("read", "reversible", "compensable", "irreversible")
-# What is approved at critical risk, whatever rules and settings say.
+# The minimum at critical risk, whatever rules and settings say.
 _AT_CRITICAL = "password"
 
 NEEDS: dict[str, str] = {
-    "password": "a sign-in of the last five minutes",
-    "totp": "a second step of the last five minutes: a code or a passkey",
-    "passkey": "a passkey, used in the last five minutes",
+    "password": "a sign-in within the last five minutes",
+    "totp": "a second step within the last five minutes: a code or a passkey",
+    "passkey": "a passkey, used within the last five minutes",
     "signed": "a passkey that signs this very decision",
 }
 # As in "Dana approved, with a passkey".
 SHOWN: dict[str, str] = {
-    "password": "with a sign-in of a moment ago",
+    "password": "with a recent sign-in",
     "totp": "with a second step",
     "passkey": "with a passkey",
     "signed": "signed with a passkey",
@@ -32,24 +32,24 @@ def strictest(levels: Iterable[str]) -> str:
 
 
 def is_enough(shown: str, needed: str) -> bool:
-    """Whether what somebody has shown is as strong as what is needed. What is unknown is nothing."""
+    """Whether what somebody has shown is as strong as what is needed. An unknown level counts as none."""
     return LEVELS.index(shown if shown in LEVELS else "") >= LEVELS.index(needed)
 
 
 def is_claimable(level: str) -> bool:
-    """Whether a level can be said to have been shown. That something was signed is proved by its signature."""
+    """Whether a caller can claim that a level was shown. Only a signature proves that something was signed."""
     return level in LEVELS and level != SIGNED
 
 
 def enough_for(needed: str) -> tuple[str, ...]:
-    """This level and those above it."""
+    """This level and all stronger ones."""
     return LEVELS[LEVELS.index(needed) :]
 
 
 def needed(asked: str, risk: str, effect_class: str) -> str:
-    """What an approval of a call needs: what the rules ask, and what it must be at least here.
+    """What an approval of a call requires: what the rules ask, and at least the minimum here.
 
-    A minimum for a risk holds for higher ones too. One for an effect class is for that class.
+    A minimum for a risk holds for higher risks too. One for an effect class holds for that class.
     """
     minima: Mapping[str, str] = settings.STEP_UP
     by_risk = (minima.get(lower, "") for lower in _RISKS[: _RISKS.index(risk) + 1])
@@ -65,8 +65,8 @@ def parse(raw: str) -> dict[str, str]:
         if name not in (*_RISKS, *_EFFECT_CLASSES):
             raise ValueError(f"{name!r} is neither a risk nor an effect class.")
         if name in minima:
-            raise ValueError(f"{name} stands there twice.")
+            raise ValueError(f"{name} appears twice.")
         if level not in LEVELS[1:]:
-            raise ValueError(f"What {name} needs is one of {', '.join(LEVELS[1:])}.")
+            raise ValueError(f"{name} must be one of {', '.join(LEVELS[1:])}.")
         minima[name] = level
     return minima

@@ -1,4 +1,4 @@
-"""Several rulings as one request: what asks for the most decides. Pure: it reads no row and writes none."""
+"""Several rulings as one request: the strictest decides. Pure: it reads no row and writes none."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,15 +8,15 @@ from approvals.models import DecisionType, Rule, Verdict
 from approvals.policy import RISK_ORDER, Ruling, hold, target, time_to_decide
 from approvals.thresholds import in_common
 
-APART = "The calls are decided by different people, so no one of them can decide the plan. Plan them apart."
-# A list is approved or rejected as it stands.
+APART = "Different people decide these calls, so no one person can decide the plan. Plan them separately."
+# A list is approved or rejected as it is.
 AS_A_WHOLE = (str(DecisionType.APPROVE), str(DecisionType.REJECT))
 
 
 def strictest(own: Ruling, calls: Sequence[Ruling]) -> Ruling:
-    """The ruling on a plan: what the rules say of planning, and of every call. People are asked in any case.
+    """The ruling on a plan: what the rules say about planning, and about every call. People are asked in any case.
 
-    What one ruling forbids, the whole is. Thresholds do not add up over calls; who plans leaves such calls out.
+    If one ruling denies, so does the whole. Thresholds do not add up over calls, so the planner leaves such calls out.
     """
     every = [own, *calls]
     denied = next((one for one in every if one.verdict == Verdict.DENY), None)
@@ -29,11 +29,11 @@ def strictest(own: Ruling, calls: Sequence[Ruling]) -> Ruling:
         return replace(first, verdict=Verdict.DENY, reason=APART)
     asking = [one for one in every if one.allowed_decisions]
     allowed = tuple(d for d in AS_A_WHOLE if all(d in one.allowed_decisions for one in asking))
-    # Where no rule is about planning, nobody has said how long a plan waits: its calls do.
+    # If no rule is about planning, nobody has said how long a plan waits, so its calls do.
     timed = asking if own.rule else [one for one in asking if one is not own]
     stops = any(one.on_expiry == Rule.OnExpiry.STOP for one in every)
     same_steps = all(one.escalation == first.escalation for one in calls)
-    # Nor for a plan that a rule about planning gives to some groups, unless it says the same.
+    # If a rule about planning gives the plan to some groups, its steps must be the same too.
     same_steps = same_steps and (not own.groups or own.escalation == first.escalation)
     return Ruling(
         verdict=Verdict.ASK,
@@ -49,7 +49,7 @@ def strictest(own: Ruling, calls: Sequence[Ruling]) -> Ruling:
         on_expiry=Rule.OnExpiry.STOP if stops else Rule.OnExpiry.REJECT,
         allowed_decisions=allowed or (str(DecisionType.REJECT),),
         hold_seconds=hold(one.hold_seconds for one in timed),
-        # A step lets more people decide: only where it would for every call.
+        # A step lets more people decide, so it stays only if it does so for every call.
         escalation=first.escalation if same_steps else (),
         target_seconds=target(one.target_seconds for one in timed),
         business_hours=all(one.business_hours for one in every),

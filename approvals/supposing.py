@@ -1,4 +1,4 @@
-"""Rules as somebody supposes them, for a run in which nothing can happen: some left out, drafts as if in force."""
+"""Rules as somebody supposes them, for a run in which nothing can happen: some left out, some drafts as if in force."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -19,7 +19,7 @@ class Unknown(LookupError):
 
 
 def supposed(without: Iterable[str], drafts: Iterable[str]) -> dict[str, Any]:
-    """What a run keeps of it: the names of rules, and the terms of drafts as they are now. Raises Unknown."""
+    """What a run keeps of it: the names of rules, and the current terms of drafts. Raises Unknown."""
     named, wanted = sorted(set(without)), sorted(set(drafts))
     in_force = set(Rule.objects.filter(name__in=named, active=True).values_list("name", flat=True))
     for name in named:
@@ -34,12 +34,12 @@ def supposed(without: Iterable[str], drafts: Iterable[str]) -> dict[str, Any]:
 
 
 def suppose(rules: Iterable[Rule], wanted: dict[str, Any]) -> tuple[Rule, ...]:
-    """The rules with what is supposed. Raises LookupError where the rule of a draft, or a group, is no longer there."""
+    """The rules with what is supposed. Raises LookupError if a draft's rule, or a group, no longer exists."""
     made = tuple(rule for rule in rules if rule.name not in wanted.get(WITHOUT, ()))
     drafts = {draft["rule"]: draft["terms"] for draft in wanted.get(DRAFTS, ())}
     rows = list(Rule.objects.filter(name__in=drafts)) if drafts else []
     if gone := sorted(drafts.keys() - {row.name for row in rows}):
-        raise LookupError(f"There is no rule {gone[0]!r} any more.")
+        raise LookupError(f"There is no longer a rule {gone[0]!r}.")
     for row in rows:
         draft = rule_terms.as_rule(row, drafts[row.name], rule_terms.groups_of(drafts[row.name]))
         made = with_draft(made, draft) if draft.active else tuple(rule for rule in made if rule.pk != row.pk)

@@ -5,13 +5,13 @@ from celery import shared_task
 from approvals import notify, nudges, outgoing, people, roundups
 from approvals.manners import MAIL
 
-# One pass takes no more.
+# The most that one pass takes.
 BATCH = 50
 
 
 @shared_task
 def send_queued() -> int:
-    """Have sent what is due, over each way by a task of its own. Returns over how many ways."""
+    """Send what is due, with a task of its own for each way. Returns the number of ways."""
     notify.give_up()
     people.tell_of_due(BATCH)
     ways = set(notify.ways_due())
@@ -24,9 +24,9 @@ def send_queued() -> int:
 
 @shared_task
 def send_over(way: str) -> None:
-    """Send what is due by mail, or over the channel of this id, one after the other.
+    """Send what is due by mail, or over the channel with this id, one after the other.
 
-    One thread of a worker at a time, so that a server that hangs keeps no more than that from the work.
+    One thread of a worker at a time, so that a hanging server holds up no more than that.
     """
     with outgoing.turn(way) as mine:
         if not mine:

@@ -1,9 +1,9 @@
-"""Words in the ledger's events, in the titles of requests and in what people wrote about them.
+"""Searches words in the ledger's events, in the titles of requests and in what people wrote about them.
 
-What people wrote is not in the ledger: the rows hold it, and lead to the events that tell of it. PostgreSQL has an
-index for each; SQLite looks at every row.
+What people wrote is not in the ledger: the rows hold it, and lead to the events that record it. PostgreSQL has an index
+for each; SQLite looks at every row.
 
-The expressions are those of the indexes, to the letter; else the database would read every row.
+The expressions must match those of the indexes to the letter; otherwise the database would read every row.
 """
 
 import re
@@ -21,7 +21,7 @@ from approvals.models import Approval, Claim, Comment, Decision, Event, Judgemen
 
 _WORD = re.compile(r"[^\W_]+")
 
-# Written by the thousand and without a word of anybody's: their texts are not searched.
+# Written by the thousand, without anybody's words: their texts are not searched.
 SILENT = (
     "run.claimed", "run.released", "run.waiting", "run.succeeded", "step.recorded", "tool_call.proposed",
     "tool_call.started", "tool_call.completed", "approval.used",
@@ -29,12 +29,12 @@ SILENT = (
 
 
 class _Body(Func):
-    # An end of line stands in the text as two characters, of which the second must not begin the next word.
+    # A line end is two characters in the text, and the second must not become part of the next word.
     template = "to_tsvector('simple', replace(replace(left(%(expressions)s, 100000), '\\n', ' '), '\\r', ' '))"
 
 
 class _BodyAlone(_Body):
-    # The same text, in words that no index has: for looking at one event after the other.
+    # The same text, written so that no index matches: for looking at one event after the other.
     template = "to_tsvector('simple', replace(replace(left(%(expressions)s, 100001), '\\n', ' '), '\\r', ' '))"
 
 
@@ -58,15 +58,17 @@ class _Matches(Func):
 
 
 def by_words() -> bool:
-    """Whether whole words are found, through an index. Else a part of a text is, and letters beyond ASCII as typed."""
+    """Whether search finds whole words, through an index. If not, it finds parts of a text, and letters beyond ASCII
+    only as typed.
+    """
     return connection.vendor == "postgresql"
 
 
 def event_says(text: str, most: int) -> Q:
-    """Events with this in their own text, but for those that hold no words.
+    """Events with this in their own text, except types that contain no words.
 
-    Of up to `most` with its words the keys are looked up through the index. Of more, one is never far from the next:
-    then each event is looked at, its letters first, which costs little, and its words only where those are there.
+    If up to `most` events contain its words, their keys are looked up through the index. If there are more, the next
+    match is never far away: each event is checked, first for its letters, which is cheap, and only then for its words.
     """
     if not by_words():
         return ~Q(type__in=SILENT) & Q(body__icontains=canonical(text)[1:-1])
@@ -80,7 +82,7 @@ def event_says(text: str, most: int) -> Q:
     letters = Q()
     for part in parts:
         letters &= Q(GreaterThan(StrIndex(Lower("body"), Value(part.lower())), 0))
-    # As a case it is looked at in this order, and the planner does not take it for rare.
+    # As a CASE it is evaluated in this order, and the planner does not assume that it is rare.
     return ~Q(type__in=SILENT) & Q(Case(When(letters, then=phrase), default=False, output_field=BooleanField()))
 
 
@@ -91,7 +93,7 @@ def title_says(text: str) -> Q:
 
 @dataclass(frozen=True)
 class Written:
-    """One kind of what people write about a request: where it is kept, and the types of the events that tell of it."""
+    """One kind of text that people write about a request: where it is kept, and its event types."""
 
     rows: type[Model]
     texts: tuple[str, ...]
@@ -112,7 +114,7 @@ WRITTEN = (
 
 
 def _says(text: str, *names: str) -> Q:
-    """Rows whose texts of these names say this, together as the index has them."""
+    """Rows whose texts in these columns say this, combined as the index has them."""
     if by_words():
         return Q(_Matches(_Texts(*map(F, names)), _Phrase(Value(text))))
     condition = Q()
@@ -122,10 +124,10 @@ def _says(text: str, *names: str) -> Q:
 
 
 def _keys(text: str, most: int) -> list[uuid.UUID]:
-    """The keys of events with these words, in whatever order; one more than `most` where there are more."""
+    """The keys of events with these words, in any order; one more than `most` if there are more."""
     said = Event.objects.filter(~Q(type__in=SILENT), _Matches(_Body(F("body")), _Words(Value(text))))
     with transaction.atomic(), connection.cursor() as cursor:
-        # With so few wanted the planner would rather read the table, and make words of each row.
+        # With so few wanted, the planner would rather read the table and split each row into words.
         cursor.execute("SET LOCAL enable_seqscan = off")
         keys = list(said.order_by().values_list("pk", flat=True)[: most + 1])
         cursor.execute("SET LOCAL enable_seqscan = on")

@@ -1,8 +1,8 @@
 """How many of whom must approve, and how many rejections are enough: "two of Payments, or one of Managers".
 
-A rule has alternatives: the first that is reached satisfies it. Where several rules ask, each must be satisfied; one
-person may count for more than one of them. Rejections count over all: whichever threshold has its number of them
-first ends the request. Pure: who decided, and what they are, is given.
+A rule has alternatives: the first that is reached satisfies it. If several rules ask, each must be satisfied; one
+person may count for several of them. Rejections count across all: the first threshold to have its number of them ends
+the request. Pure: who decided, and what they are, is given.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from django.core.exceptions import ValidationError
 from approvals import conditions
 from approvals.models import Risk, Rule
 
-# What the condition of a threshold may look at.
+# The names that a threshold's condition may look at.
 NAMES = ("reviewer", "args", "tool", "run", "customer")
 MAX_THRESHOLDS = 10
 MAX_PEOPLE = 20
@@ -33,18 +33,18 @@ class Reviewer:
 
 @dataclass(frozen=True)
 class Threshold:
-    """So many approvals of people who count for it are enough; so many rejections end the request."""
+    """This many approvals by people who count for it are enough; this many rejections end the request."""
 
     approve: int
     deny: int = 1
     groups: tuple[int, ...] = ()
-    """Whose members count. None: everybody who may decide."""
+    """The groups whose members count. Empty: everybody who may decide."""
     names: tuple[str, ...] = ()
     condition: str = ""
     nobody: bool = False
-    """It names a group that its rule no longer does: nobody counts."""
+    """It names a group that its rule no longer has: nobody counts."""
     open: bool = False
-    """It names no group of its own, so that whoever may decide later, by a step of its rule, counts as well."""
+    """It names no group of its own, so anyone who may decide later, by a step of its rule, counts as well."""
 
     def counts(self, reviewer: Reviewer, about: Mapping[str, Any]) -> bool:
         """Whether a person's decision counts. A condition that cannot be evaluated counts nobody."""
@@ -66,7 +66,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a request needs: of every rule that asked, one of its thresholds."""
+    """What a request needs: one threshold of every rule that asked."""
 
     rules: tuple[tuple[Threshold, ...], ...] = ()
 
@@ -89,11 +89,11 @@ class Terms:
         return [[one(threshold) for threshold in rule] for rule in self.rules]
 
     def at_least(self, number: int) -> "Terms":
-        """The same, where no threshold is reached by fewer people than this."""
+        """The same, except that no threshold is reached by fewer people than this."""
         return Terms(tuple(tuple(replace(t, approve=max(t.approve, number)) for t in rule) for rule in self.rules))
 
     def with_added(self, groups: Collection[int]) -> "Terms":
-        """The same, once these groups may decide as well. A threshold that names a group counts that one alone."""
+        """The same, once these groups may decide as well. A threshold that names a group counts only that one."""
 
         def one(threshold: Threshold) -> Threshold:
             widens = threshold.open and threshold.groups and groups
@@ -108,7 +108,7 @@ class Terms:
 
     @property
     def fewest(self) -> int:
-        """With how many people it can be approved at all."""
+        """The fewest people who can approve it."""
         return max((min(threshold.approve for threshold in rule) for rule in self.rules), default=1)
 
     @property
@@ -119,7 +119,7 @@ class Terms:
 
     @property
     def may_decide(self) -> tuple[int, ...]:
-        """The groups whose members may decide. None: everybody with the right to."""
+        """The groups whose members may decide. Empty: everybody with the right to decide."""
         every = [threshold for rule in self.rules for threshold in rule if not threshold.nobody]
         if any(not threshold.groups for threshold in every):
             return ()
@@ -128,7 +128,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Count:
-    """Who has approved and who has rejected, against the terms they did it under."""
+    """Who has approved and who has rejected, with the terms that apply."""
 
     terms: Terms
     about: Mapping[str, Any]
@@ -136,7 +136,7 @@ class Count:
     approving: Sequence[Reviewer] = ()
     rejecting: Sequence[Reviewer] = ()
     people: Mapping[int, Reviewer] = field(default_factory=dict)
-    """Everybody it knows, who decided or looks at it, by their key."""
+    """Everybody involved, deciders and the reader, by key."""
 
     @property
     def is_enough(self) -> bool:
@@ -156,9 +156,10 @@ class Count:
         return min((threshold.deny for rule in self.terms.rules for threshold in rule), default=1)
 
     def next_for(self, reviewer: Reviewer | None = None) -> tuple[int, int]:
-        """How many have approved of how many, for the threshold that this person's approval takes furthest.
+        """How many have approved of how many needed, for the threshold that this person's approval takes furthest.
 
-        Of several rules the one that lacks most people says. None: nobody looks, the nearest threshold counts.
+        Of several rules, the one that lacks most people counts. None: nobody is looking, and the nearest threshold
+        counts.
         """
         found = [self._nearest(rule, reviewer) for rule in self.terms.rules if not self._is_satisfied(rule)]
         return max((pair for pair in found if pair), key=lambda pair: pair[1] - pair[0], default=(0, self.terms.fewest))
@@ -178,7 +179,7 @@ class Count:
 def of_rules(rules: Sequence[Rule]) -> Terms:
     """The terms of rules that ask, with `groups` prefetched.
 
-    Empty where each only says how many of which groups, and some groups are named by all that name any.
+    Empty if each says only how many of which groups, and all that name groups have some in common.
     """
     named = groups_named(rules)
     if not any(rule.thresholds for rule in rules) and (not named or in_common(named)):
@@ -192,7 +193,7 @@ def groups_named(rules: Sequence[Rule]) -> list[tuple[int, ...]]:
 
 
 def in_common(named: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """The groups that stand in each of these lists, as the first has them."""
+    """The groups that are in each of these lists, in the order of the first."""
     return tuple(pk for pk in named[0] if all(pk in ids for ids in named)) if named else ()
 
 
@@ -204,17 +205,17 @@ def floor(terms: Terms, risk: str, two_can: bool) -> Terms:
 def validate(value: object) -> None:
     """Raises ValidationError unless `value` is a list of thresholds as a rule may have them."""
     if not isinstance(value, list) or len(value) > MAX_THRESHOLDS:
-        raise ValidationError(f"A list of {MAX_THRESHOLDS} thresholds at most.")
+        raise ValidationError(f"Give a list of at most {MAX_THRESHOLDS} thresholds.")
     for number, entry in enumerate(value, start=1):
         if not isinstance(entry, dict) or (set(entry) - _KEYS):
-            raise ValidationError(f"Threshold {number}: an object of approve, deny, group and condition.")
+            raise ValidationError(f"Threshold {number}: give an object of approve, deny, group and condition.")
         for key, default in (("approve", None), ("deny", 1)):
             people = entry.get(key, default)
             if isinstance(people, bool) or not isinstance(people, int) or not 1 <= people <= MAX_PEOPLE:
-                raise ValidationError(f"Threshold {number}: {key} is a number of people, 1 to {MAX_PEOPLE}.")
+                raise ValidationError(f"Threshold {number}: {key} must be a number of people from 1 to {MAX_PEOPLE}.")
         for key in ("group", "condition"):
             if not isinstance(entry.get(key, ""), str):
-                raise ValidationError(f"Threshold {number}: {key} is a text.")
+                raise ValidationError(f"Threshold {number}: {key} must be text.")
         try:
             conditions.check(entry.get("condition", ""), NAMES)
         except ValidationError as error:
@@ -222,7 +223,7 @@ def validate(value: object) -> None:
 
 
 def validate_groups(value: Sequence[Mapping[str, Any]], groups: Iterable[str]) -> None:
-    """Raises ValidationError where a threshold counts members of a group that the rule does not let decide."""
+    """Raises ValidationError if a threshold counts members of a group that the rule does not let decide."""
     known = sorted(groups)
     for number, entry in enumerate(value, start=1):
         group = entry.get("group", "")
@@ -232,16 +233,16 @@ def validate_groups(value: Sequence[Mapping[str, Any]], groups: Iterable[str]) -
 
 
 def validate_steps(value: Sequence[Mapping[str, Any]], added: Iterable[str]) -> None:
-    """Raises ValidationError where a step lets a group decide and every threshold counts others alone."""
+    """Raises ValidationError if a step lets a group decide that no threshold would count."""
     late = [group for group in added if group and group not in {entry.get("group", "") for entry in value}]
     if late and value and all(entry.get("group") for entry in value):
         raise ValidationError(
-            f"A step lets {late[0]} decide, and none of the thresholds would count them: leave out one's group."
+            f"A step lets {late[0]} decide, but no threshold would count them. Leave the group out of one."
         )
 
 
 def said(value: Sequence[Mapping[str, Any]]) -> str:
-    """The thresholds of a rule in words, whatever groups there are."""
+    """The thresholds of a rule in words, whatever groups exist."""
     every = (_one(entry, {str(entry["group"]): 0} if entry.get("group") else {}) for entry in value)
     return ", or ".join(f"{one.words}{_rejections(one.deny)}" for one in every)
 

@@ -1,7 +1,7 @@
 """When a request's time is up: its expiry, its target, its escalation steps; and which of them are due. Reads only.
 
-The moments are frozen when the request is made. A question moves them, as its clock stands meanwhile; where the clock
-counts business time, so does the pause.
+The moments are frozen when the request is made. A question stops the clock and so moves them; if the clock counts
+business time, so does the pause.
 """
 
 import functools
@@ -20,7 +20,7 @@ from approvals.prepared import Prepared
 
 
 def after(begin: datetime, seconds: float, in_business_hours: bool) -> datetime:
-    """The moment when so much of a request's time has passed."""
+    """The moment when this much of a request's time has passed."""
     return _hours().add(begin, seconds) if in_business_hours else begin + timedelta(seconds=seconds)
 
 
@@ -33,15 +33,15 @@ def planned(steps: Sequence[Step], begin: datetime, in_business_hours: bool) -> 
 
 
 def next_step_at(approval: Approval) -> datetime | None:
-    """When the next step of a request is to be taken, by its list of them."""
+    """When the next step of a request is to be taken, by its list of steps."""
     ahead = approval.escalation[approval.escalated :]
     return datetime.fromisoformat(ahead[0]["at"]) if ahead else None
 
 
 def pause(approval: Approval, begin: datetime, until: datetime, planned_until: datetime | None = None) -> None:
-    """Move all that is still to come by the time that a question stops the clock. Not saved.
+    """Move everything still to come by the time that a question stops the clock. Not saved.
 
-    `planned_until`: how far the moments have been moved for this question before.
+    `planned_until`: how far this question has already moved the moments.
     """
     if approval.business_hours and approval.expires_seconds is not None:
         _pause_business(approval, begin, _hours().between(begin, until))
@@ -56,7 +56,7 @@ def pause(approval: Approval, begin: datetime, until: datetime, planned_until: d
 
 
 def _pause_business(approval: Approval, begin: datetime, seconds: float) -> None:
-    """A clock stands once at most, so what it counts is counted anew from the beginning."""
+    """A clock stops at most once, so what it counts is recounted from the beginning."""
     assert approval.expires_seconds is not None
     approval.expires_at = _hours().add(approval.created_at, approval.expires_seconds + seconds)
     if approval.target_seconds is not None and approval.target_at is not None and approval.target_at > begin:
@@ -88,7 +88,7 @@ def _escalating(limit: int) -> Prepared[tuple[uuid.UUID, uuid.UUID]]:
 
 
 def breaching(limit: int) -> list[tuple[uuid.UUID, uuid.UUID]]:
-    """Requests that nobody has decided by their target, and of which that is not noted yet, as (request, run)."""
+    """Requests that nobody has decided by their target, and for which that is not noted yet, as (request, run)."""
     return _breaching(limit).rows()
 
 

@@ -1,6 +1,6 @@
 """What a condition may ask about other calls, as in history.sum('refund_payment.amount', '24h').
 
-Only the question is read here; whoever keeps the calls answers it, and only when it is asked.
+Only the question is read here. The keeper of the calls answers it, and only when it is asked.
 """
 
 import re
@@ -29,7 +29,7 @@ class Look:
 
     function: str
     subject: str
-    """A tool, or a tool and the way to one of its arguments."""
+    """A tool, or a tool and the path to one of its arguments."""
     seconds: int = 0
     scope: str = ""
 
@@ -40,7 +40,7 @@ class Look:
 
 
 class History(Protocol):
-    """Whoever can answer. Raises whatever stops it: then nothing is known, and a person decides."""
+    """Something that can answer. Raises whatever stops it: then nothing is known, and a person decides."""
 
     def answer(self, look: Look) -> float | int | bool: ...
 
@@ -53,7 +53,7 @@ class NothingBefore:
 
 
 def read(function: str, *given: str) -> Look:
-    """The question that a condition asks in these words. Raises ValueError."""
+    """The question that a condition asks with these words. Raises ValueError."""
     subject, *rest = given or ("",)
     scope = rest.pop() if rest and rest[-1] in SCOPES else ""
     if function == "first_time" and not rest and "." in subject:
@@ -62,16 +62,16 @@ def read(function: str, *given: str) -> Look:
         return Look(function, subject, _seconds(rest[0]), scope)
     if function == "sum" and len(rest) == 1 and "." in subject:
         return Look(function, subject, _seconds(rest[0]), scope)
-    raise ValueError(f"Of the history a condition can ask {_FORMS}.")
+    raise ValueError(f"A condition can only ask history in these ways: {_FORMS}.")
 
 
 def asked_in(condition: str) -> list[Look]:
-    """Every question a condition asks, once. Raises ValueError where it asks in another way."""
+    """Every question a condition asks, once. Raises ValueError if it asks in another way."""
     looks = [
         read(call[1], *(text for text in call.groups()[1:] if text is not None)) for call in _CALL.finditer(condition)
     ]
     if _MENTIONED.search(_TEXTS.sub("", _CALL.sub("", condition))):
-        raise ValueError(f"Of the history a condition can ask {_FORMS}.")
+        raise ValueError(f"A condition can only ask history in these ways: {_FORMS}.")
     return list(dict.fromkeys(looks))
 
 
@@ -81,14 +81,14 @@ def is_asked(condition: str) -> bool:
 
 
 def functions(history: History | None) -> dict[str, Callable[..., Any]]:
-    """What a condition calls. Without anybody who can answer each of them fails."""
+    """The functions that a condition calls. If nobody can answer, each of them fails."""
 
     def named(function: str) -> Callable[..., Any]:
         def ask(receiver: Any, *given: Any) -> float | int | bool:
             if receiver != {} or not all(isinstance(text, str) for text in given):
-                raise ValueError(f"Of the history a condition can ask {_FORMS}.")
+                raise ValueError(f"A condition can only ask history in these ways: {_FORMS}.")
             if history is None:
-                raise LookupError("nothing is known here of other calls")
+                raise LookupError("other calls are not known here")
             return history.answer(read(function, *given))
 
         return ask
@@ -97,7 +97,7 @@ def functions(history: History | None) -> dict[str, Callable[..., Any]]:
 
 
 def with_decimals(value: Any) -> Any:
-    """Arguments for a condition about totals: CEL adds no whole number to a decimal one, and 20.0 is kept as 20."""
+    """Arguments for a condition about totals: CEL cannot add an integer to a decimal, and 20.0 is kept as 20."""
     if isinstance(value, dict):
         return {name: with_decimals(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -110,7 +110,7 @@ def _seconds(span: str) -> int:
     found = _SPAN.fullmatch(span)
     seconds = int(found[1]) * _UNITS[found[2]] if found else 0
     if not 0 < seconds <= MAX_SECONDS:
-        raise ValueError(f"{span!r} is no span of time: '30m', '24h', '7d' or '4w', a year at most.")
+        raise ValueError(f"{span!r} is not a span of time: use '30m', '24h', '7d' or '4w', a year at most.")
     return seconds
 
 

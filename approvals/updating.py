@@ -1,4 +1,4 @@
-"""Writing rows that have been changed in hand."""
+"""Writes rows that were changed in memory."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from django.db.models.functions import Cast
 from approvals.prepared import MOST_PREPARED, Given, PreparedUpdate, is_asked
 
 MOST_KEPT = 200
-"""Statements: which columns rows share makes another one as well."""
+"""The most statements to keep: each set of columns shared by rows needs another one."""
 
 
 class RowUpdate[T: Model]:
-    """Writes some fields of rows in hand: of those that still are among some. For a few rows, which is nearly always
-    what there is, the statement is put together once.
+    """Writes some fields of rows in memory, for those still among a queryset. For a few rows, which is the usual case,
+    the statement is built only once.
     """
 
     def __init__(self, among: Callable[[], QuerySet[T]], fields: Sequence[str]) -> None:
@@ -24,7 +24,7 @@ class RowUpdate[T: Model]:
         self._prepared: dict[tuple[Any, ...], PreparedUpdate] = {}
 
     def __call__(self, rows: Sequence[T]) -> int:
-        """Write the rows, and say of how many. One statement."""
+        """Write the rows in one statement. Returns how many."""
         if not 0 < len(rows) <= MOST_PREPARED:
             return update_rows(self._among(), rows, self._fields)
         columns = _columns(rows, self._fields)
@@ -55,7 +55,7 @@ class RowUpdate[T: Model]:
 
 
 def update_rows[T: Model](among: QuerySet[T], rows: Sequence[T], fields: Sequence[str]) -> int:
-    """Write these fields of the rows that still are among some, and say of how many. One statement."""
+    """Write these fields of the rows still among a queryset, in one statement. Returns how many."""
     if not rows:
         return 0
     keys, written = [row.pk for row in rows], {}
@@ -67,10 +67,10 @@ def update_rows[T: Model](among: QuerySet[T], rows: Sequence[T], fields: Sequenc
 
 @dataclass(frozen=True)
 class _Column:
-    """What is written of one field: one value for all rows where it is the same, else one for each.
+    """What is written to one field: one value if all rows share it, otherwise one for each.
 
-    Only where rows differ does the statement say of each which value is its own: to put that together takes longer
-    than to run it, and what several calls of a step share is most of what is written of them.
+    The statement names a value per row only where rows differ. Building that takes longer than running it, and most of
+    what is written for the calls of a step is shared.
     """
 
     field: "Field[Any, Any]"
@@ -80,7 +80,7 @@ class _Column:
         return f"{self.field.attname}_{n}"
 
     def written(self, keys: Sequence[Any], told: Sequence[Any]) -> Any:
-        """What the column is set to, where this is told, or stands for what will be."""
+        """What the column is set to, given these values or their placeholders."""
         if len(told) == 1:
             return told[0]
         cases = (When(pk=key, then=each) for key, each in zip(keys, told, strict=True))
@@ -99,7 +99,7 @@ def _columns(rows: Sequence[Model], names: Sequence[str]) -> list[_Column]:
 
 
 def _are_alike(values: Sequence[Any]) -> bool:
-    """Whether these are one value. What is inside of JSON is not looked at: 1 equals True there, and is another."""
+    """Whether these are one value. JSON is not compared inside: 1 equals True there, but is another value."""
     first = values[0]
     is_filled = isinstance(first, dict | list) and bool(first)
     return len(values) == 1 or (not is_filled and all(type(each) is type(first) and each == first for each in values))

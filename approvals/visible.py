@@ -1,15 +1,15 @@
-"""Text from outside, with what is hidden in it shown: on pages, and in what is said outside of them. No HTML."""
+"""Text from outside with hidden characters shown: on pages, and in messages that leave them. No HTML."""
 
 import unicodedata
 
-# Line breaks and tabs are layout; every other character of these categories is hidden or reorders text.
+# Line breaks and tabs are layout. Every other character of these categories is hidden or reorders text.
 _LAYOUT = frozenset("\n\t")
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 # Letters that draw nothing, and marks that let a text pretend to be another.
 _HIDDEN = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-# Joins emoji and is needed by several scripts; visible in neither, harmless in both.
+# Joins emoji and is needed by several scripts; invisible but harmless in both.
 _ALLOWED = frozenset("\u200d\u200c")
-# Stacked without end, combining marks paint over neighbouring lines.
+# Stacked endlessly, combining marks paint over neighbouring lines.
 _MAX_MARKS = 4
 
 
@@ -32,6 +32,6 @@ def _is_hidden(char: str, category: str, previous: str) -> bool:
     if char in _LAYOUT:
         return False
     if char in _ALLOWED:
-        # Only between letters or symbols that it joins; alone it hides a difference.
+        # Only between letters or symbols that it joins. Alone, it hides a difference.
         return not previous or unicodedata.category(previous)[0] not in "LSM" or previous.isascii()
     return char in _HIDDEN or category in _HIDDEN_CATEGORIES

@@ -4,7 +4,7 @@
 
 Fills a throw-away database, serves it as production does (no DEBUG, collected static files, one process), and
 prints a JSON line for each figure: the median of its tries with the fastest and the slowest. `--lighthouse`
-fetches Lighthouse with npm into a folder that is gone afterwards.
+fetches Lighthouse with npm into a folder that is deleted afterwards.
 """
 
 import argparse
@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def cookie_of(user: Any) -> str:
-    """What a browser shows that this person has signed in with."""
+    """The cookies of a browser in which this person has signed in."""
     from django.test import Client
 
     client = Client()
@@ -87,7 +87,7 @@ def say(what: str, tries: list[float]) -> None:
 
 
 def fill(starter: Any, requests: int) -> Any:
-    """Runs and their requests, written as rows at once. Returns a request with a run behind it."""
+    """Bulk-insert runs and their requests. Returns a request with a run behind it."""
     from django.db import connection
     from django.utils import timezone
 
@@ -111,7 +111,7 @@ def fill(starter: Any, requests: int) -> Any:
     Approval.objects.bulk_create(
         (a_request(runs[number % len(runs)].pk, now, number) for number in range(requests)), batch_size=1000
     )
-    # As PostgreSQL does by itself within a minute.
+    # As PostgreSQL does on its own within a minute.
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
     return play(starter)
@@ -132,7 +132,7 @@ def a_request(run_id: uuid.UUID, now: Any, number: int) -> Any:
 
 
 def play(starter: Any) -> Any:
-    """One run of the shop, taken to where it waits for a person. Returns its request."""
+    """One run of the shop, taken to the point where it waits for a person. Returns its request."""
     from agentapp import loop
     from agentapp.demo import opening
     from agentapp.demo.scenarios import DAMAGED_KETTLE
@@ -146,7 +146,7 @@ def play(starter: Any) -> Any:
 
 @contextmanager
 def served(folder: Path, database: str) -> Iterator[str]:
-    """The console in a process of its own, set up as in production but for HTTPS."""
+    """The console in a process of its own, set up as in production apart from HTTPS."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -188,7 +188,7 @@ def served(folder: Path, database: str) -> Iterator[str]:
 
 
 def fetched(address: str, path: str, cookie: str) -> list[float]:
-    """Milliseconds for each of some requests over one connection, after a few that do not count."""
+    """Milliseconds for each of several requests over one connection, after a few that do not count."""
     connection = http.client.HTTPConnection(address.removeprefix("http://"))
     took = []
     for _ in range(TRIES + 3):
@@ -203,7 +203,7 @@ def fetched(address: str, path: str, cookie: str) -> list[float]:
 
 
 def rows_seen(address: str, cookie: str, starter: Any) -> list[float]:
-    """Milliseconds from a request's commit until an inbox that was open already says so."""
+    """Milliseconds from a request's commit until an inbox already open shows it."""
     from playwright.sync_api import sync_playwright
 
     from approvals import cards, decisions, ledger
@@ -215,7 +215,7 @@ def rows_seen(address: str, cookie: str, starter: Any) -> list[float]:
         name, _, value = cookie.partition("=")
         context.add_cookies([{"name": name, "value": value, "url": address}])
         page = context.new_page()
-        page.goto("/inbox/?all=1")  # as rows: so many are otherwise only counted
+        page.goto("/inbox/?all=1")  # as rows: this many are otherwise only counted
         page.locator("[data-live-words]:visible", has_text="Live").first.wait_for()
         for number in range(ROW_TRIES):
             before = page.locator("#queue").inner_html()
@@ -251,7 +251,7 @@ def fetch_lighthouse(folder: Path) -> None:
 
 
 def lighthouse(folder: Path, address: str, pages: dict[str, str], cookie: str) -> None:
-    """Scores of performance, accessibility and best practices, on a phone's profile and on a desktop's."""
+    """Scores for performance, accessibility and best practices, with a phone's profile and a desktop's."""
     with signed_in_browser(folder, address, cookie) as port:
         for name, path in pages.items():
             for profile in ("mobile", "desktop"):
@@ -277,7 +277,7 @@ def lighthouse(folder: Path, address: str, pages: dict[str, str], cookie: str) -
 
 @contextmanager
 def signed_in_browser(folder: Path, address: str, cookie: str) -> Iterator[int]:
-    """A browser whose own cookies say who looks; the port its tools listen on. A header holds for some requests."""
+    """A browser signed in by its own cookies; yields its debugging port. A header would hold for some requests only."""
     from playwright.sync_api import sync_playwright
 
     with socket.socket() as free:

@@ -1,11 +1,12 @@
-"""What an eval takes: as many cases of the demo shop's suite, their models scripted and their tools mocked.
+"""What an eval run takes: as many cases as asked for from the demo shop's suite, with scripted models and mocked tools.
 
     DEBUG=true python benchmarks/evals.py [--cases 200] [--at-most 30]
 
-Runs the cases here, in a throw-away database, without a worker: the suite again and again, each case once, until there
-are as many.
-Prints JSON lines: the seconds of the whole, and the milliseconds of a case, as the median with the fastest and the
-slowest. With `--at-most`, it ends with 1 where the whole took longer than so many seconds.
+Runs the cases here, in a throw-away database, without a worker: the suite repeats, each case once per round, until
+there are enough.
+
+Prints JSON lines: the seconds of the whole, and the milliseconds per case, as the median with the fastest and the
+slowest. With `--at-most`, it exits with status 1 if the whole took longer than this many seconds.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""How long it takes to rule on a call, and to say where its values came from and how risky it is.
+"""How long it takes to rule on a call, to trace where its values came from and to say how risky it is.
 
     python benchmarks/governance.py [--rules 200] [--steps 100] [--tries 15]
 
@@ -72,7 +72,7 @@ def say(what: str, measured: Callable[[], object], tries: int, goal: float) -> N
 
 
 def ruling(count: int, steps: int = 0) -> Callable[[], object]:
-    """Rules that all fit the call, so that each condition is evaluated."""
+    """Rules that all match the call, so that every condition is evaluated."""
     from agentapp.provenance import by_argument, origins_of, sources_of
     from approvals.models import Rule
     from approvals.policy import Call, evaluate
@@ -95,7 +95,7 @@ def ruling(count: int, steps: int = 0) -> Callable[[], object]:
 
 
 def weighing(steps: int) -> Callable[[], object]:
-    """A new transcript for each try, as each call has one: nothing is kept between them."""
+    """A new transcript for each try, as each call has its own: nothing is cached between tries."""
     from agentapp.models import Tool
     from agentapp.provenance import origins_of, sources_of
     from agentapp.weighing import Before, facts_of
@@ -114,7 +114,7 @@ def weighing(steps: int) -> Callable[[], object]:
 
 
 def transcript(steps: int) -> Any:
-    """A run that has looked up one thing in each step: about a kilobyte of it, the account in a ticket amid them."""
+    """A run that has looked up one thing per step, about a kilobyte each, with the account in a ticket among them."""
     from agentapp.models import Run, Step, ToolExecution
     from agentapp.provenance import Past
     from agentapp.transcript import StepRows

@@ -1,10 +1,10 @@
-"""What following guidelines takes beyond the time of models: 20 guidelines, 40 tools, a script in the model's place.
+"""What following guidelines costs beyond the models' time: 20 guidelines, 40 tools, a script in the model's place.
 
     DEBUG=true python benchmarks/guided.py [--runs 30]
 
-Drives runs here, in a throw-away database, without a worker. Each run looks at its guidelines, makes three calls that
-read, looks again and replies. Prints a JSON line for each figure, in milliseconds: the median with the fastest and
-the slowest. A turn is one decision of the driver; a step is that with all that is stored of it and its calls.
+Drives runs here, in a throw-away database, without a worker. Each run looks at its guidelines, makes three read calls,
+looks again and replies. Prints a JSON line for each figure, in milliseconds: the median with the fastest and the
+slowest. A turn is one decision of the driver; a step is a turn plus storing it and its calls.
 """
 
 import argparse
@@ -64,7 +64,7 @@ def main() -> None:
             took = (time.perf_counter() - began) * 1000
             run = Run.objects.get(pk=run.pk)
             assert (run.state, run.step_count) == ("succeeded", 2), (run.state, run.stop_message)
-            if number == 0:  # which imports what the others find
+            if number == 0:  # the first run does the imports
                 turns.clear()
             else:
                 steps.append(took / run.step_count)
@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def fill() -> list[dict[str, Any]]:
-    """An agent with as many guidelines and tools, and what a model would answer about them."""
+    """An agent with this many guidelines and tools, and what a model would answer about them."""
     from agentapp.models import Agent, Guideline, GuidelineRelation, Tool, ToolRelation
 
     order = Tool.objects.get(name="get_order")

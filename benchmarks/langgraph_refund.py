@@ -2,8 +2,8 @@
 
     .bench/bin/python benchmarks/langgraph_refund.py [--runs 150] [--workers 1] [--resumes 40]
 
-Durable after every step (`durability="sync"`). Its workers take turns from a list in Redis, which is less than a task
-queue does: nothing finds again what a worker that dies had in hand. One thread each, and more of them, as measured.
+Durable after every step (`durability="sync"`). Its workers take turns from a list in Redis, which does less than a task
+queue: if a worker dies, nothing recovers the turn it had taken. One thread per worker, and as many workers as measured.
 """
 
 import argparse
@@ -133,7 +133,7 @@ def resumes(watcher: Any, queue: "redis.Redis", count: int) -> list[float]:
 
 
 def decide_all() -> None:
-    """The second process: approve every request as it shows up, until told to end."""
+    """The second process: approve every request as it turns up, until told to stop."""
     with redis.Redis.from_url(os.environ["REDIS_URL"]) as queue:
         while True:
             _, asked = queue.brpop([ASKED])
@@ -172,14 +172,14 @@ def take_turns(graph: Any) -> None:
             try:
                 state = graph.invoke(begin, config, durability="sync")
             except Exception:
-                traceback.print_exc()  # into the worker's log; the turn is somebody's again
+                traceback.print_exc()  # into the worker's log; another worker may take the turn
                 queue.lpush(READY, said)
                 continue
             queue.lpush(ASKED if "__interrupt__" in state else DONE, turn["run"])
 
 
 def graph_of(saver: Any) -> Any:
-    """A model and its tools, each a node, as LangGraph's own agents are made."""
+    """A model and its tools, each a node, built like LangGraph's own agents."""
     from langchain_core.messages import AIMessage, SystemMessage, ToolMessage
     from langchain_core.runnables import RunnableConfig
     from langgraph.graph import END, START, MessagesState, StateGraph

@@ -2,10 +2,10 @@
 
     DATABASE_URL=postgres://… REDIS_URL=redis://… python benchmarks/record.py [--runs 200000] [--days 90]
 
-Needs a database of its own. An empty one is filled first (200,000 runs: 5 million events, 1 million calls,
-200,000 requests; some 15 minutes); one that `load_traffic` has filled is measured as it is. What no checkpoint covers
-is covered before anything is verified. Prints a JSON line for each figure: of pages the median of 30 tries, with the
-fastest and the slowest. Ends with 1 and the figures that miss their goal, if there are any; goals are for all of it.
+Needs a database of its own. An empty one is filled first (200,000 runs: 5 million events, 1 million calls, 200,000
+requests; about 15 minutes); one filled by `load_traffic` is measured as it is. Events that no checkpoint covers are
+covered before anything is verified. Prints a JSON line for each figure: for pages the median of 30 tries, with the
+fastest and the slowest. Exits with status 1 and the figures that miss their goal, if any; goals are for the full size.
 """
 
 import argparse
@@ -30,14 +30,14 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentapp.settings")
 os.environ.setdefault("DEBUG", "true")
 
 TRIES = 30
-# The most or the least that a figure may be, by how it begins. The stand-alone verifier has none: it is to be read.
+# The most or the least that each figure may be. The stand-alone verifier has no goal: it is written to be read.
 PAGE_MS, SEARCH_MS, INSIGHTS_MS, TRACE_MS = 150, 500, 300, 300
 MOST_QUERIES = 12
 LONG_RUN = 2_000
 EXPORT_ROWS, VERIFIED_EVENTS = 20_000, 50_000
 FLAT_MEGABYTES = 16  # between a tenth of an export and its end
 MISSED: list[str] = []
-# What is asked of the trail: of everything, of much, of little, of nothing, and by words that many or few have.
+# Searches of the trail: everything, many events, few, none, and by words that many or few events contain.
 ASKED = {
     "everything": "",
     "one person's approvals": "who:dana did:approved",
@@ -86,7 +86,7 @@ def fill(runs: int, days: int) -> None:
 
 
 def vacuum() -> None:
-    """What autovacuum would have done by the time such a past has come together."""
+    """What autovacuum would have done while such a past accumulated."""
     from django.db import connection
 
     if connection.vendor == "postgresql":
@@ -110,7 +110,7 @@ def at_least(least: float, figure: float, what: str) -> None:
 
 
 def timed(what: str, fetch: Callable[[], Any], goal: float, tries: int = TRIES) -> None:
-    fetch()  # what is loaded once in a process's life is not the page's
+    fetch()  # what is loaded once per process does not count
     took = []
     for _ in range(tries):
         begun = time.perf_counter()
@@ -121,7 +121,7 @@ def timed(what: str, fetch: Callable[[], Any], goal: float, tries: int = TRIES) 
 
 
 def reader(name: str = "ada") -> Any:
-    """A client signed in as somebody: ada may read the record."""
+    """A client signed in as this person: ada may read the record."""
     from django.contrib.auth.models import User
     from django.test import Client
 
@@ -131,7 +131,7 @@ def reader(name: str = "ada") -> Any:
 
 
 def pages() -> None:
-    """The console beside the record: what it asks, and how long that takes, with as much behind it."""
+    """The console's other pages: their queries, and how long they take with this much data."""
     from django.contrib.auth.models import User
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
@@ -194,14 +194,14 @@ def export() -> None:
 
     rows = Event.objects.count()
     for name, write in (("JSON lines", json_lines), ("CSV", zipped_csv)):
-        # One piece for each stretch of rows.
+        # One piece for each batch of rows.
         drained(
             f"export of everything as {name}", write(Export(Event.objects.all(), {}, "system")), rows, rows / AT_ONCE
         )
 
 
 def drained(what: str, pieces: Iterable[bytes], rows: int, expected: float) -> None:
-    """Read a stream to its end, and say how much memory this took at a tenth of it and at its end."""
+    """Read a stream to its end, and report the memory used at a tenth of it and at its end."""
     begun, size, tenth = time.perf_counter(), 0, 0.0
     for number, piece in enumerate(pieces, 1):
         size += len(piece)
@@ -226,7 +226,7 @@ def verification() -> None:
     from approvals.proof import checkpoints, signing_key
 
     if not settings.LEDGER.signing_key:
-        signing_key.generate(settings.LEDGER.signing_key_file)  # one that is there stays
+        signing_key.generate(settings.LEDGER.signing_key_file)  # an existing key stays
     begun = time.perf_counter()
     made = checkpoints.make()
     assert Checkpoint.objects.exists()
@@ -245,7 +245,7 @@ def verified(what: str, events: int, took: float, **more: float | int) -> None:
 
 
 def in_background() -> None:
-    """As a worker does it, in slices, with a row that says how far it is."""
+    """As a worker does it, in slices, with a row that tracks its progress."""
     from approvals.proof import verifying
 
     begun, row = time.perf_counter(), verifying.start(None)

@@ -102,12 +102,12 @@ def environment_of(stage: staging.Stage, kills: bool, bouncer: servers.PgBouncer
 
 
 def of_workers(environment: dict[str, str]) -> dict[str, str]:
-    """As their units say, and the page about capacity where there is a PgBouncer."""
+    """Set as the workers' units set it, and with PgBouncer as the page about capacity says."""
     return {**environment, "PREPARED_STATEMENTS": str("DATABASE_LISTEN_URL" not in environment).lower()}
 
 
 def furnish() -> dict[str, Any]:
-    """Tables, tools, the agent, the rule, somebody who starts runs and somebody who decides."""
+    """Tables, tools, the agent, the rule, a person who starts runs and one who decides."""
     from io import StringIO
 
     from django.contrib.auth.models import Group, User
@@ -244,7 +244,7 @@ def deciding(stage: staging.Stage, environment: Any) -> Iterator["subprocess.Pop
 
 
 def decide_all() -> None:
-    """The second process: approve every request as it shows up, until told to end."""
+    """The second process: approve every request as it turns up, until told to stop."""
     import django
 
     django.setup()
@@ -350,7 +350,7 @@ def killed(stage: staging.Stage, told: argparse.Namespace, people: dict[str, Any
 
 
 def parked(stage: staging.Stage, told: argparse.Namespace, people: dict[str, Any], environment: Any) -> dict[str, Any]:
-    """What workers and database use in 30 idle seconds, and how soon a run goes on, with and without runs that wait."""
+    """What workers and database use in 30 idle seconds, and how soon a run goes on, with and without waiting runs."""
     figures: dict[str, Any] = {}
     beat = [sys.executable, "-m", "celery", "-A", "agentapp", "beat", "-l", "ERROR", "--pidfile="]
     with ExitStack() as stack:
@@ -376,7 +376,7 @@ def parked(stage: staging.Stage, told: argparse.Namespace, people: dict[str, Any
 
 
 def park(watcher: Any, stage: staging.Stage, people: dict[str, Any], count: int) -> None:
-    """Let one run wait, and write its rows again for as many runs as there are to be."""
+    """Let one run wait, and copy its rows to get as many waiting runs as asked for."""
     import psycopg
 
     [run_id] = start(1, people)
@@ -390,7 +390,7 @@ def park(watcher: Any, stage: staging.Stage, people: dict[str, Any], count: int)
         for table, about in own.items():
             columns = [name for [name] in connection.execute(
                 "SELECT column_name FROM information_schema.columns WHERE table_name = %s", [table])]  # fmt: skip
-            # The same id of the same run is the same id everywhere.
+            # Each copy of the run gets the same new id in every table.
             taken = [
                 f"md5({name}::text || n)::uuid" if name in made_of_run
                 else "'run:' || md5(run_id::text || n)::uuid" if name == "chain"

@@ -1,7 +1,7 @@
 """The refund run, as every side of the benchmark does it: what is said, and what the tools do.
 
-A customer wants money back. Turn 1 reads the order and searches the policy, turn 2 drafts the refund, turn 3 issues
-it, which waits for a person, and turn 4 answers. The model is a script and takes no time. Each tool inserts a row in a
+A customer wants money back. Turn 1 reads the order and searches the policy, turn 2 drafts the refund, turn 3 issues it,
+which waits for a person, and turn 4 answers. The model is a script and takes no time. Each tool inserts a row in a
 transaction of its own.
 
 Imports neither the product nor the rival.
@@ -47,7 +47,7 @@ def effect(run_id: str, tool: str, arguments: dict[str, Any]) -> None:
 
 
 def _pool() -> ConnectionPool:
-    with _lock:  # a process that was forked needs one of its own
+    with _lock:  # a forked process needs its own
         if os.getpid() not in _pools:
             _pools[os.getpid()] = ConnectionPool(
                 os.environ["EFFECTS_URL"], min_size=1, max_size=16, kwargs={"autocommit": True}, open=True

@@ -57,7 +57,7 @@ def measured(python: str, file: str, *given: object) -> Rows:
 
 
 def table(rows: Rows) -> str:
-    """Medians with the lowest and the highest, and how ours stands to the other's."""
+    """Medians with the lowest and the highest, and the ratio of ours to the other's."""
     by_case: dict[tuple[int, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         for name in FIGURES:

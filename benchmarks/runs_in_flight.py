@@ -2,9 +2,9 @@
 
     DEBUG=true DATABASE_URL=postgres://… REDIS_URL=redis://… python benchmarks/runs_in_flight.py [--runs 128]
 
-Makes a throw-away database, starts one worker with 32 threads and a provider on the loopback that
-takes a second for every reply, and lets agents take three steps each. Without waiting, 128 runs of
-three seconds each would take 12 seconds on 32 threads: what is above that is ours.
+Makes a throw-away database, starts one worker with 32 threads and a provider on the loopback that takes a second for
+every reply, and lets each agent take three steps. With no overhead, 128 runs of three seconds each would take 12
+seconds on 32 threads: anything above that is ours.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""A PostgreSQL and a Redis of one's own, which can be ended in every way, held, and started again.
+"""A PostgreSQL and a Redis for private use, which can be ended in every way, frozen, and started again.
 
 Imports nothing of the product: the rival's environment has to run this as well.
 """
@@ -26,7 +26,7 @@ class Missing(Exception):
 
 
 class Server:
-    """One program that listens on a port, and keeps both its port and its folder from one start to the next."""
+    """One program that listens on a port, and keeps its port and its folder from one start to the next."""
 
     name = ""
 
@@ -48,7 +48,7 @@ class Server:
         self.until(self.answers, "to answer")
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> None:
-        """Send a signal that ends it, and wait until it has. Ended already: nothing."""
+        """Send a signal that ends it, and wait until it has ended. Does nothing if it has already."""
         if self._process is None:
             return
         if self._process.poll() is None:
@@ -57,7 +57,7 @@ class Server:
         self._process = None
 
     def hold(self) -> None:
-        """It takes connections, as the kernel does for it, and says nothing."""
+        """Freeze it: the kernel still accepts connections, and it says nothing."""
         for pid in (self.pid, *children(self.pid)):
             os.kill(pid, signal.SIGSTOP)
 
@@ -78,7 +78,7 @@ class Server:
 
 
 class Database(Server):
-    """What speaks as PostgreSQL does."""
+    """A server that speaks PostgreSQL's protocol."""
 
     def url(self, database: str, user: str = "postgres") -> str:
         return f"postgres://{user}@127.0.0.1:{self.port}/{database}"
@@ -92,7 +92,7 @@ class Database(Server):
 
 
 class Postgres(Database):
-    """A cluster made anew in this folder. SIGINT ends it as in a shutdown, SIGQUIT as in a crash."""
+    """A new cluster in this folder. SIGINT ends it as a shutdown would, SIGQUIT as a crash would."""
 
     name = "PostgreSQL"
 
@@ -114,7 +114,7 @@ class Postgres(Database):
 
 
 class PgBouncer(Database):
-    """In front of a PostgreSQL, in *transaction* mode: however many come, they share `size` of its connections."""
+    """In front of a PostgreSQL, in *transaction* mode: however many connect, they share `size` connections."""
 
     name = "PgBouncer"
 
@@ -144,7 +144,7 @@ class PgBouncer(Database):
 
 
 class Redis(Server):
-    """It keeps nothing on disk."""
+    """A Redis that keeps nothing on disk."""
 
     name = "Redis"
 
@@ -179,7 +179,7 @@ def children(pid: int) -> list[int]:
 
 
 def free_port() -> int:
-    """A port that stays free while its server is down: not among those that the kernel gives to who asks for any."""
+    """A port that stays free while its server is down: outside the range from which the kernel hands out ports."""
     while True:
         port = random.randrange(20_000, 30_000)  # noqa: S311
         with socket.socket() as listener:
@@ -195,6 +195,6 @@ def _initdb() -> str:
 
 
 def listens(port: int) -> bool:
-    """Whether anybody accepts connections there."""
+    """Whether anything accepts connections there."""
     with socket.socket() as caller:
         return caller.connect_ex(("127.0.0.1", port)) == 0

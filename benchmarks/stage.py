@@ -1,7 +1,7 @@
-"""A PostgreSQL and a Redis of a benchmark's own, and what runs cost on them.
+"""A PostgreSQL and a Redis for one benchmark, and what runs cost on them.
 
-Both are started for one measurement and are gone after it, so that nothing else writes to their log or is counted
-among their statements. PostgreSQL runs with its own defaults: `fsync` and `synchronous_commit` are on.
+Both are started for one measurement and deleted after it, so that nothing else writes to their log or adds to their
+statements. PostgreSQL runs with its own defaults: `fsync` and `synchronous_commit` are on.
 
 Imports nothing of the product: the rival's environment has to run this as well.
 """
@@ -26,14 +26,14 @@ from benchmarks.servers import children as children
 
 PATIENCE_SECONDS = 300
 TICKS = os.sysconf("SC_CLK_TCK")
-# What looks whether something is there to decide is the measurement's own, and comes as this role.
+# The role under which the measurement itself looks for requests to decide.
 WATCHER = "watcher"
-# How the server's own looks at foreign keys begin, where they come at the commit: nobody has sent them.
+# How the server's own foreign-key checks begin, if they run at the commit: no client has sent them.
 OF_SERVER = "SELECT 1 FROM ONLY"
 SETTINGS = {
     "shared_preload_libraries": "pg_stat_statements",
     "max_connections": "200",
-    # No checkpoint comes in the middle: each would have whole pages written to the log again.
+    # Avoid a checkpoint in the middle: after each one, whole pages are written to the log again.
     "checkpoint_timeout": "30min",
     "max_wal_size": "8GB",
     "listen_addresses": "127.0.0.1",
@@ -111,7 +111,7 @@ def _servers(folder: Path) -> Iterator[tuple[servers.Postgres, servers.Redis]]:
 
 
 def spent(stage: Stage, watcher: "psycopg.Connection[Any]") -> Spent:
-    """Statements of everybody but the watcher, log written, and the processor time of the whole server."""
+    """Statements by everybody but the watcher, log written, and the processor time of the whole server."""
     [calls, transactional] = watcher.execute(
         "SELECT coalesce(sum(calls), 0)::bigint,"
         " coalesce(sum(calls) FILTER (WHERE query ~* '^(begin|commit|rollback|savepoint|release)'), 0)::bigint"
@@ -133,7 +133,7 @@ def top_statements(stage: Stage, most: int = 80) -> list[tuple[int, str]]:
 
 
 def cpu_seconds(pid: int, *, its_children: bool = False) -> float:
-    """Processor time of a process, and of those of its children that have ended. 0: it is gone."""
+    """Processor time of a process, and of those of its children that have ended. 0: the process is gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -162,7 +162,7 @@ def until(seen: Callable[[], object], what: str, every: float = 0.02, patience: 
 def processes(
     commands: Sequence[Sequence[str]], folder: Path, environment: dict[str, str]
 ) -> Iterator[list["subprocess.Popen[bytes]"]]:
-    """Processes that are asked to end afterwards, and made to where they do not."""
+    """Processes that are asked to end afterwards, and killed if they do not."""
     started: list[subprocess.Popen[bytes]] = []
     try:
         for number, command in enumerate(commands):

@@ -2,9 +2,9 @@
 
     python benchmarks/streams.py [--streams 1000] [--changes 40]
 
-Starts a PostgreSQL and a Redis of its own and one server process. Every stream is a connection of its own, signed in,
-that listens for the inbox. Then an event is committed, again and again, and every stream notes when it hears of it.
-Prints one JSON line: the time from the commit to the arrival over all streams, and memory for each.
+Starts a PostgreSQL and a Redis of its own and one server process. Every stream is a signed-in connection of its own
+that listens for the inbox. Then events are committed one by one, and every stream notes when it hears of each. Prints
+one JSON line: the time from the commit to the arrival over all streams, and memory for each.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from benchmarks import servers  # noqa: E402
 from benchmarks import stage as staging  # noqa: E402
 
 AT_ONCE = 50
-"""How many streams are opened at the same time."""
+"""How many streams are opened at a time."""
 PATIENCE_SECONDS = 10
 
 
@@ -64,7 +64,7 @@ def environment_of(stage: staging.Stage) -> dict[str, str]:
 
 
 def signed_in() -> str:
-    """The cookie of somebody who may see every request."""
+    """The cookie of a person who may see every request."""
     from django.contrib.auth.models import Group, User
     from django.core.management import call_command
     from django.test import Client
@@ -135,7 +135,7 @@ async def told_of_it(reader: asyncio.StreamReader) -> None:
 
 
 def commit() -> float:
-    """Let something happen that inboxes listen for. Returns when it was committed, on the machine's clock."""
+    """Make something happen that inboxes listen for. Returns when it was committed, by the machine's clock."""
     from django.utils import timezone
 
     from approvals import cards, decisions, ledger

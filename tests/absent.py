@@ -1,5 +1,5 @@
-"""Servers that are not there: one that refuses, one that takes connections and never says a word; and a Redis of a
-test's own, which can be stopped, filled and started anew.
+"""Servers that are not there: one refuses connections, one accepts them and never says a word. Also a Redis for one
+test, which can be stopped, filled and restarted.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from tests.processes import until
 
 @contextlib.contextmanager
 def refusing() -> Iterator[int]:
-    """A port that belongs to somebody who does not listen."""
+    """A port nobody listens on."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield held.getsockname()[1]
@@ -26,7 +26,7 @@ def refusing() -> Iterator[int]:
 
 @dataclass
 class Silent:
-    """What was connected, and never answered."""
+    """The connections it accepted and never answered."""
 
     listener: socket.socket
     taken: list[socket.socket] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Silent:
         return int(self.listener.getsockname()[1])
 
     def connections(self) -> int:
-        """How many have come so far."""
+        """How many have arrived so far."""
         self.listener.setblocking(False)
         with contextlib.suppress(BlockingIOError):
             while True:
@@ -46,7 +46,7 @@ class Silent:
 
 @contextlib.contextmanager
 def silent() -> Iterator[Silent]:
-    """The kernel takes connections for a process that hangs."""
+    """The kernel accepts connections for a process that hangs."""
     with socket.create_server(("127.0.0.1", 0), backlog=100) as listener:
         server = Silent(listener)
         yield server
@@ -79,7 +79,7 @@ class OwnRedis:
         self.process = None
 
     def fill(self) -> None:
-        """As full as it may be: it takes nothing more, and answers what is asked."""
+        """Full: it stores nothing more but still answers reads."""
         with redis.Redis.from_url(self.url) as client:
             client.config_set("maxmemory-policy", "noeviction")
             client.config_set("maxmemory", "1")

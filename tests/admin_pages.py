@@ -18,7 +18,7 @@ def address(model: type[Model], page: str, *args: Any) -> str:
 
 
 def renew(client: Client, ago: float = 0) -> None:
-    """Let somebody who is signed in have shown again who they are, with their password."""
+    """Let a signed-in person confirm who they are, with their password."""
     session = client.session
     record = {"method": "password", "at": time.time() - ago, "reauthenticated": True}
     session[login.AUTHENTICATION_METHODS_SESSION_KEY] = [record]
@@ -27,7 +27,7 @@ def renew(client: Client, ago: float = 0) -> None:
 
 
 def submit(client: Client, url: str, /, **fields: Any) -> HttpResponse:
-    """Get a form, change `fields` in it, and post it. None takes a field out."""
+    """Get a form, change `fields` in it and post it. None removes a field."""
     page = client.get(url)
     assert page.status_code == 200, page
     data = {**shown_in(page), **fields}
@@ -35,7 +35,7 @@ def submit(client: Client, url: str, /, **fields: Any) -> HttpResponse:
 
 
 def save(client: Client, url: str, /, **fields: Any) -> HttpResponse:
-    """Submit a form that must be taken."""
+    """Submit a form that must be accepted."""
     response = submit(client, url, **fields)
     assert response.status_code == 302, response.context["errors"]
     return response

@@ -26,7 +26,7 @@ def points() -> list[str]:
 
 
 def told(point: str) -> Any:
-    """What the spy was told last at a point."""
+    """What the spy was last told at a point."""
     return next(context for at, context in reversed(SEEN) if at == point)
 
 
@@ -84,4 +84,4 @@ class Pointless:
 
 
 def plain(context: Any) -> None:
-    """Not a hook: nobody said where it runs."""
+    """Not a hook: it does not say where it runs."""

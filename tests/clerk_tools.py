@@ -1,4 +1,4 @@
-"""The clerk's tools: what tests of the runtime let an agent do. They note their effects, to be counted."""
+"""The clerk's tools: what tests of the runtime let an agent do. They record their effects, to be counted."""
 
 import threading
 from typing import Annotated, Any
@@ -84,10 +84,10 @@ def flood(characters: int) -> str:
     return "x" * characters
 
 
-@tool(effect="read", timeout=1, max_attempts=1)
+@tool(effect="read", timeout=20, max_attempts=1)
 def hang(name: str) -> str:
     """A read that waits until the test lets it go."""
-    GATES[name].wait(10)
+    GATES[name].wait(60)
     return name
 
 

@@ -1,4 +1,4 @@
-"""What every test may use. Real databases; only the clock and the outside world are ever replaced."""
+"""What every test may use. Databases are real; only the clock and the outside world are ever replaced."""
 
 import contextlib
 import functools
@@ -36,30 +36,30 @@ from tests.processes import until
 
 
 def pytest_configure() -> None:
-    # How fast a machine is, is no property of the code.
+    # The speed of the machine is not a property of the code.
     hypothesis.settings.register_profile("machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     hypothesis.settings.load_profile("machine")
     # The real one is slow on purpose.
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-    # Whatever the environment says: most tests of the runtime replay scripts.
+    # Whatever the environment says, because most tests of the runtime replay scripts.
     settings.ALLOW_SCRIPTED_RUNS = True
-    # A signing key of the tests' own, and a place for checkpoints that no test of before has written to.
+    # A signing key for the tests alone, and a fresh folder for checkpoints.
     settings.LEDGER = read_ledger(Path(tempfile.mkdtemp(prefix="countersign-tests-")), embedded=True)
-    # Tests change rules and tools by hand, without the event that says so. What is kept has tests of its own.
+    # Tests change rules and tools directly, without the event that announces a change. The cache has tests of its own.
     settings.CONFIGURATION_KEPT_SECONDS = 0
-    # Failed sign-ins are counted in the cache; it is emptied after each test, and a Redis is everybody's.
+    # Failed sign-ins are counted in the cache. It is emptied after each test, and a Redis would be shared.
     settings.CACHES = {name: {**settings.CACHES["process"], "LOCATION": name} for name in settings.CACHES}
-    # As when developing: static files are looked for when asked for. Else each client of a test begins by reading all.
+    # As in development: static files are found on request. Otherwise each test client would start by reading them all.
     settings.WHITENOISE_AUTOREFRESH = True
-    # And by the names of their sources, whatever somebody has collected in this folder.
+    # Under their source names, whatever has been collected in this folder.
     plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
     settings.STORAGES = {**settings.STORAGES, "staticfiles": plain}
-    # PostgreSQL need not wait for the disk: tests kill workers, not the database. For what they start, too.
+    # PostgreSQL need not wait for the disk: tests kill workers, not the database. The same goes for what they start.
     os.environ.setdefault("PGOPTIONS", "-c synchronous_commit=off")
 
 
-# Where single tests take seconds. Every process begins with its share of them, so that none is left with many when the
-# others are done: the list of tests is cut into as many pieces as there are processes, one after the other.
+# Tests that take seconds each. Every process starts with its share of them, so that none is left with many when the
+# others are done: the list of tests is split into one consecutive piece per process.
 LONG = (
     "tests/test_production.py", "tests/governance/", "tests/sequences/", "tests/approvals/decisions/test_machine.py",
     "tests/agentapp/demo/test_models.py", "tests/agentapp/test_embedded.py", "tests/agentapp/test_static_files.py",
@@ -74,8 +74,8 @@ LONG = (
 STARTING_PROCESSES = ("tests/sequences/", "tests/faults/", "tests/e2e/", "tests/agentapp/management/")
 
 
-# What pages show and to whom: on either database, but for those that ask for what each says in its own way. Every page
-# is opened on both, and Chromium has them all on SQLite.
+# What pages show and to whom, tested on one of the two databases, except for queries that differ between them. Every
+# page is opened on both, and Chromium opens them all on SQLite.
 PAGES = ("tests/agentapp/console/", "tests/agentapp/admin/", "tests/privacy/", "tests/security/")
 ON_BOTH = tuple(
     f"tests/agentapp/console/test_{name}"
@@ -84,8 +84,8 @@ ON_BOTH = tuple(
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """What asks for no database says the same whichever there is, so that once is enough. Of tests that start
-    processes only they themselves can tell.
+    """Tests without a database give the same result on either, so one run is enough. Tests that start processes are not
+    recognised here: they say so themselves.
     """
     if item.nodeid.startswith(PAGES) and not item.nodeid.startswith(ON_BOTH):
         item.add_marker("pages")
@@ -107,7 +107,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is imported stays: it is not looked through again each time a test has left some garbage."""
+    """Imported objects stay: the garbage collector need not look through them after every test."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
@@ -124,37 +124,37 @@ def _nothing_is_counted_on() -> Iterator[None]:
 def django_db_modify_db_settings(
     django_db_modify_db_settings_parallel_suffix: None, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """A database for each process of the tests; SQLite in a file, so that threads get connections of their own."""
+    """A database for each test process. SQLite uses a file, so that each thread gets its own connection."""
     database = settings.DATABASES["default"]
     if database["ENGINE"].endswith("sqlite3"):
         worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
         database.setdefault("TEST", {})["NAME"] = str(tmp_path_factory.getbasetemp() / f"test-{worker}.sqlite3")
-        # Nor need SQLite: each commit would wait for it.
+        # SQLite need not wait for the disk either: every commit would.
         database["OPTIONS"]["init_command"] += "PRAGMA synchronous=OFF;"
 
 
-# Made once by the migrations; the same in every test.
+# Made once by the migrations, and the same in every test.
 KEPT = {"django_migrations", "django_content_type", "auth_permission", "agentapp_continuity"}
 
 
 def empty_tables() -> None:
-    """Delete every row a test has committed, and that only: Django's own flush makes the permissions anew each time.
+    """Delete every row a test has committed, and nothing else: Django's own flush recreates the permissions each time.
 
-    It is the one thing the ledger's guard must let happen.
+    This is the one deletion the ledger's guard must let through.
     """
-    deletions = [f"DELETE FROM {connection.ops.quote_name(name)}" for name in _tables()]
+    deletions = [f"DELETE FROM {connection.ops.quote_name(name)}" for name in tables()]
     with transaction.atomic(), _unguarded(), connection.cursor() as cursor:
-        # Nothing asks for foreign keys meanwhile, so the order is free. One round trip where a database takes several.
+        # Foreign keys are not checked meanwhile, so the order is free. PostgreSQL gets all in one round trip.
         for statement in deletions if connection.vendor == "sqlite" else ["; ".join(deletions)]:
             cursor.execute(statement)
-    # Some tests take the guard away, to tamper.
+    # Some tests remove the guard in order to tamper.
     if append_only.missing(connection):
         append_only.install(connection)
 
 
 @contextlib.contextmanager
 def _unguarded() -> Iterator[None]:
-    """No trigger fires on this connection: taking them away and back for each test would cost more than the test."""
+    """Turn triggers off on this connection: recreating them for each test would take longer than the test."""
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
             cursor.execute("SET LOCAL session_replication_role = replica")
@@ -169,7 +169,7 @@ def _unguarded() -> Iterator[None]:
 
 
 @functools.cache
-def _tables() -> tuple[str, ...]:
+def tables() -> tuple[str, ...]:
     return tuple(name for name in connection.introspection.table_names() if name not in KEPT)
 
 
@@ -177,14 +177,14 @@ def _tables() -> tuple[str, ...]:
 def _tables_are_emptied_quickly() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", lambda self: empty_tables())
-        # The next test goes on with the connection: another one would have to learn every table anew.
+        # The next test keeps the connection: a new one would have to learn every table again.
         patch.setattr(TransactionTestCase, "_should_reload_connections", lambda self: False)
         yield
 
 
 @pytest.fixture
 def one_day() -> None:
-    """For what is counted by days: the test ends on the day on which it begins. Just before midnight it waits."""
+    """For figures counted by day: the test must end on the day it begins. Just before midnight it waits."""
 
     def is_far_from_midnight() -> bool:
         now = datetime.now(UTC)
@@ -200,7 +200,7 @@ def vendor() -> str:
 
 @pytest.fixture
 def roles(db: None) -> dict[str, Group]:
-    """The roles as `ensure_roles` makes them: the first test of a process calls it, the others write the same rows."""
+    """The roles as `ensure_roles` makes them. The first test of a process calls it; later ones write the same rows."""
     if not _permissions_of:
         ensure_roles()
         groups = {group.name: group for group in Group.objects.all()}
@@ -210,13 +210,13 @@ def roles(db: None) -> dict[str, Group]:
         made = Group.objects.bulk_create([Group(name=name) for name in _permissions_of])
         groups = {group.name: group for group in made}
         given = [f"({groups[name].pk}, {pk})" for name, pks in _permissions_of.items() for pk in pks]
-        # As many rows as there are take Django longer than most tests.
+        # Django takes longer to insert this many rows than most tests take.
         cursor.execute(f"INSERT INTO auth_group_permissions (group_id, permission_id) VALUES {', '.join(given)}")
     return groups
 
 
 _permissions_of: dict[str, list[int]] = {}
-"""What each role may do, as keys of permissions, which are never emptied."""
+"""What each role may do, as keys of permissions, whose table is never emptied."""
 
 
 def make_user(name: str, *groups: str) -> User:
@@ -247,7 +247,7 @@ def dana(roles: dict[str, Group]) -> User:
 
 @pytest.fixture
 def marco(roles: dict[str, Group]) -> User:
-    """Decides too: the second pair of eyes, and the other half of every race."""
+    """Decides too: the second approver, and the other side of every race."""
     return make_user("Marco Reyes", "approver")
 
 
@@ -265,11 +265,11 @@ def ada(roles: dict[str, Group]) -> User:
 
 @pytest.fixture
 def otto(roles: dict[str, Group]) -> User:
-    """Signed in, in no group: sees nothing but his own."""
+    """Signed in but in no group: sees nothing but his own."""
     return make_user("Otto Outsider")
 
 
-# --- A clerk: an agent whose tools note what they did -------------------------------------------
+# --- A clerk: an agent whose tools record what they did -----------------------------------------
 
 
 def call(id: str, name: str, /, **arguments: Any) -> dict[str, Any]:
@@ -278,7 +278,7 @@ def call(id: str, name: str, /, **arguments: Any) -> dict[str, Any]:
 
 
 def calls(*items: dict[str, Any], text: str = "") -> dict[str, Any]:
-    """One scripted reply that asks for calls."""
+    """One scripted reply that makes calls."""
     return {"text": text, "tool_calls": list(items), "usage": {"input_tokens": 10, "output_tokens": 5}}
 
 
@@ -319,7 +319,7 @@ class Clerk:
         return actions.decide(approval.pk, new, user)
 
     def open(self, run: Run) -> list[Approval]:
-        """The run's pending requests, in the order of its calls."""
+        """The run's pending approvals, in the order of its calls."""
         pending = Approval.objects.filter(run_id=run.pk, state="pending")
         return list(pending.order_by("execution__step__number", "execution__index"))
 
@@ -328,7 +328,7 @@ class Clerk:
 
 
 def install_tools(module: str) -> dict[str, Tool]:
-    """Rows for the tools of a module, with the safety each declares."""
+    """Rows for a module's tools, with the safety settings each declares."""
     source, _ = ToolSource.objects.get_or_create(name=module.replace(".", "-"), location=module)
     rows = [
         Tool(
@@ -343,7 +343,7 @@ def install_tools(module: str) -> dict[str, Tool]:
 
 @pytest.fixture
 def clerk(transactional_db: None, settings: Any, sam: User) -> Clerk:
-    """An agent with every tool of `clerk_tools`, and Sam who starts its runs. Decisions take effect at once."""
+    """An agent with every tool of `clerk_tools`, and Sam, who starts its runs. Decisions take effect at once."""
     clerk_tools.forget()
     settings.TOOL_MODULES = ["tests.clerk_tools"]
     settings.ALLOW_SCRIPTED_RUNS = True

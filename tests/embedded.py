@@ -1,4 +1,4 @@
-"""Databases of processes that are started as people start them, with the tables that `migrate` leaves and no rows."""
+"""Databases for processes that are started as people start them: the tables that `migrate` leaves, without rows."""
 
 import functools
 import os
@@ -15,11 +15,11 @@ FILE = "db.sqlite3"
 
 
 def with_tables(folder: Path) -> Path:
-    """The folder, with such a database in it. Making the tables takes longer than most tests: it is done once."""
+    """The folder, with such a database in it. Creating the tables takes longer than most tests, so it is done once."""
     file = folder / FILE
     file.write_bytes(_tables())
     with closing(sqlite3.connect(file)) as copy, copy:
-        # It says of itself which file it is: as a copy of another it would be held.
+        # The database records which file it is: a copy of another would be held.
         copy.execute("UPDATE agentapp_continuity SET tables = ?", [f"file/{file.stat().st_ino}"])
     return folder
 

@@ -1,7 +1,7 @@
-"""How many examples a property is tried with: the same ones each time.
+"""How many examples each property is tried with. They are the same ones every time.
 
-EXAMPLES=20 before pytest draws twenty times as many, and others each time. Where all has been tried on SQLite before,
-as on PostgreSQL in `make test`, a fifth has to do, or twenty.
+With EXAMPLES=20 set for pytest, it tries twenty times as many, drawn at random. Where SQLite has already tried them
+all, as before PostgreSQL in `make test`, a fifth is enough, but at least twenty.
 """
 
 import os
@@ -21,7 +21,7 @@ def examples(number: int) -> Any:
         derandomize=not TIMES,
         database=None,
         deadline=None,
-        # Making one smaller that fails would take as long again, and those here are small.
+        # Shrinking a failing example would take as long again, and these are small.
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     )

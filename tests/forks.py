@@ -1,4 +1,4 @@
-"""A run that looks something up and pays, to be forked and replayed; and what its model is sent."""
+"""A run that looks something up and pays, for tests to fork and replay; and what its model is sent."""
 
 from typing import Any
 

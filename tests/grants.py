@@ -10,7 +10,7 @@ from tests.conftest import Clerk, call, calls, says
 
 
 def let_grant(user: User) -> User:
-    """Give a person the right to allow calls for a while. Read anew, since rights are kept with a person."""
+    """Give a person the right to allow calls for a while. Returns them reloaded, since a user object caches rights."""
     user.user_permissions.add(Permission.objects.get(codename="add_grant"))
     return User.objects.get(pk=user.pk)
 
@@ -18,7 +18,7 @@ def let_grant(user: User) -> User:
 def a_grant(
     clerk: Clerk, user: User, tool: str = "send", arguments: dict[str, Any] | None = None, **terms: Any
 ) -> Grant:
-    """A grant of this person's, from a request of a run of its own, which stays open."""
+    """A grant by this person, made from a request in a run of its own, which stays open."""
     run = clerk.run(calls(call("asked", tool, **({"to": "ann"} if arguments is None else arguments))), says("done"))
     [approval] = clerk.open(run)
     return grant_from(approval, user, **terms)

@@ -1,4 +1,4 @@
-"""What an installation may write for its guidance: matchers, choices, planners, batchers."""
+"""What an installation may write for its guidance: matchers, choices, planners and batchers."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
@@ -29,7 +29,7 @@ def one_batch(candidates: Sequence[Candidate], overlaps: Sequence[tuple[str, str
 
 
 class Watching:
-    """A planner that notes what it is told."""
+    """A planner that records what it is told."""
 
     noted: ClassVar[list[tuple[str, Any]]] = []
 
@@ -60,7 +60,7 @@ def at_a_second_look(context: Context) -> bool:
 
 
 class Backwards(Watching):
-    """Takes calls in the other order, leaves the last out, and looks twice."""
+    """Reverses the calls, leaves the last out, and looks twice."""
 
     def on_tools_inferred(self, context: Context, calls: Any) -> Any:
         return list(reversed(calls))[:-1] if len(calls) > 1 else calls
@@ -69,7 +69,7 @@ class Backwards(Watching):
         return context.iteration == 1
 
 
-# --- Code that is wrong ------------------------------------------------------------------------
+# --- Faulty code -------------------------------------------------------------------------------
 
 
 async def a_coroutine(context: Context) -> bool:
@@ -147,14 +147,14 @@ class Unsure(Watching):
 
 
 class Stuttering(Watching):
-    """Names each call twice, and one of its own."""
+    """Names each call twice, and adds one of its own."""
 
     def on_tools_inferred(self, context: Context, calls: Any) -> Any:
         return [*calls, *calls, PlannedCall("call_own", "fail", {"how": "never"})]
 
 
 class Half:
-    """A planner without most of it."""
+    """A planner that lacks most of its methods."""
 
     def on_guidelines_resolved(self, context: Context, matches: Any) -> None:
         return None

@@ -36,7 +36,7 @@ class Guide:
         return self.clerk.run(*entries, **more)
 
     def run_by_model(self, input: str = "Do it.", **more: Any) -> Run:
-        """A run without a script: a provider is asked."""
+        """A run without a script: it asks a provider."""
         new = actions.NewRun(agent=self.clerk.agent.name, input=input, **more)
         return self.clerk.drive(actions.start_run(new, self.clerk.starter))
 
@@ -44,7 +44,7 @@ class Guide:
         return run.steps.get(number=number)
 
     def calls(self, run: Run) -> list[tuple[str, Any]]:
-        """What was called, in order, with its arguments."""
+        """The tools called, in order, with their arguments."""
         found = run.executions.order_by("step__number", "index")
         return [(call.name, call.args) for call in found]
 

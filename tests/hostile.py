@@ -1,4 +1,4 @@
-"""What outsiders write to act in the console or to look like it, and what a page makes of it."""
+"""What outsiders write to act in the console or to imitate it, and what a page makes of it."""
 
 from html.parser import HTMLParser
 
@@ -18,7 +18,7 @@ MESSAGES = {
 HIDDEN = "".join(chr(code) for code in (0x202E, 0x202C, 0x2066, 0x2069, 0x200B, 0xFEFF, 0x2060, 0x1B, 0x07, 0x9B))
 
 
-# Where a browser goes or acts on its own, and what it reads aloud.
+# Where a browser goes or acts on its own, and what a screen reader reads aloud.
 ACTING = ("href", "src", "action", "formaction", "style", "data-act", "data-dialog")
 READ = ("title", "alt", "aria-label", "placeholder")
 
@@ -49,11 +49,11 @@ class Elements(HTMLParser):
             pass
 
     def handle_data(self, data: str) -> None:
-        # A control shows what it holds; what is hidden in it is said beside it.
+        # A control shows its value; its hidden characters are named next to it.
         self.said += "" if "textarea" in self.within else data
 
 
 def megabyte() -> str:
-    """All of it, again and again."""
+    """Every hostile text, over and over."""
     every = "\n".join(MESSAGES.values())
     return (every * (1_000_000 // len(every) + 1))[:1_000_000]

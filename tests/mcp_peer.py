@@ -1,7 +1,7 @@
 """An MCP server for tests: does, and does wrong, what it is told.
 
-`mcp_peer.py FOLDER` speaks on its standard streams, with `--port` over HTTP, with `--old` the protocol of before 2026.
-What its tools did stands in FOLDER/log; FOLDER/tools.json says what they promise otherwise than below (null: gone).
+`mcp_peer.py FOLDER` speaks on its standard streams, with `--port` over HTTP, with `--old` the protocol from before
+2026. FOLDER/log lists what its tools did; FOLDER/tools.json overrides what they promise below (null: gone).
 """
 
 import argparse
@@ -35,7 +35,7 @@ FOLDER: Path = GIVEN.folder
 PAGE = 7
 BUS = InMemorySubscriptionBus()
 LISTENERS = ListenHandler(BUS)
-# The SDK keeps its stream to itself.
+# The SDK takes standard output for itself.
 WIRE = os.dup(1)
 
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
@@ -167,7 +167,7 @@ def picture() -> types.CallToolResult:
 
 
 async def answers_of(context: ServerRequestContext[Any]) -> dict[str, str]:
-    """What a client says that is asked for something in the middle of a call."""
+    """What a client answers when it is asked for something in the middle of a call."""
     asked = {
         "roots": types.ListRootsRequest(),
         "sample": types.CreateMessageRequest(params=types.CreateMessageRequestParams(messages=[], max_tokens=5)),
@@ -211,7 +211,7 @@ async def on_standard_streams() -> None:
         forward, heard = anyio.create_memory_object_stream[Any](0)
 
         async def filtered() -> None:
-            """What an old server does not know stops here: the SDK's would take it for the new protocol's greeting."""
+            """Answers what an old server does not know: the SDK would take it for the new protocol's greeting."""
             async with forward:
                 async for item in reading:
                     if GIVEN.old and getattr(item.message, "method", "") == NEW:

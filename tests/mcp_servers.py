@@ -1,4 +1,4 @@
-"""MCP servers for tests: our own peer in a process, and an HTTP server that answers what a test says."""
+"""MCP servers for tests: our own peer in a process, and an HTTP server that answers as a test tells it to."""
 
 import json
 import os
@@ -45,11 +45,11 @@ class Peer:
 
     @property
     def pid(self) -> int:
-        """The process that was started last."""
+        """The process started last."""
         return int((self.folder / "pid").read_text())
 
     def promise(self, **changes: Any) -> None:
-        """Have the tools promise something else, as in note={"description": "…"}, or nothing: note=None."""
+        """Have the tools promise something else, as in note={"description": "…"}, or remove one: note=None."""
         (self.folder / "tools.json").write_text(json.dumps(changes))
 
     def kill(self) -> None:
@@ -58,7 +58,7 @@ class Peer:
             self.process.wait()
 
     def serve(self) -> None:
-        """Start it, where it is one that is not started for us."""
+        """Start it, unless the product starts it."""
         port = self.source.location.rpartition(":")[2].partition("/")[0]
         log = (self.folder / "output").open("ab")
         command = [sys.executable, str(SCRIPT), str(self.folder), "--port", port, *self.options]
@@ -66,7 +66,7 @@ class Peer:
         until(lambda: answers(int(port)), "the peer to listen")
 
     def tool(self, remote: str, effect_class: str = "irreversible", **columns: Any) -> Tool:
-        """The row of one of its tools, as it is listed now."""
+        """The row of one of its tools, as listed now."""
         offered = mcp_source.offered(self.source, mcp_source.listed(self.source, 30).tools, {}, set())
         found = next(tool for tool in offered.tools if tool.wire["tool"] == remote)
         return Tool(
@@ -105,7 +105,7 @@ def forgotten(peer: Peer) -> None:
 
 @pytest.fixture(scope="module")
 def kept_peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Peer]]:
-    """Servers that serve all tests of a module: each takes a second to start."""
+    """Servers shared by all tests of a module: each takes a second to start."""
     found: dict[str, Peer] = {}
     yield found
     mcp_client.close_all()
@@ -121,7 +121,7 @@ def kept(kind: str, peers: dict[str, Peer], factory: pytest.TempPathFactory, set
         folder = factory.mktemp("peer")
         served = f"http://127.0.0.1:{free_port()}/mcp" if "served" in kind else ""
         peers[kind] = Peer(folder, served or "stdio:peer", *options)
-        # A source has one connection, and each kind is to keep its own.
+        # A source has one connection, and each kind keeps its own.
         peers[kind].source.name = f"peer-{len(peers)}"
         if served:
             peers[kind].serve()
@@ -135,30 +135,30 @@ def kept(kind: str, peers: dict[str, Peer], factory: pytest.TempPathFactory, set
 
 @pytest.fixture
 def started(kept_peers: dict[str, Peer], tmp_path_factory: pytest.TempPathFactory, settings: Any) -> Peer:
-    """A server that is started for us, as a command of the settings."""
+    """A server that the product starts, as a command from the settings."""
     return kept("started", kept_peers, tmp_path_factory, settings)
 
 
 @pytest.fixture
 def served(kept_peers: dict[str, Peer], tmp_path_factory: pytest.TempPathFactory, settings: Any) -> Peer:
-    """A server that is reached over HTTP."""
+    """A server reached over HTTP."""
     return kept("served", kept_peers, tmp_path_factory, settings)
 
 
 @pytest.fixture(params=["started", "started, old", "served", "served, old"])
 def peer(request: Any, kept_peers: dict[str, Peer], tmp_path_factory: pytest.TempPathFactory, settings: Any) -> Peer:
-    """A server that is reached in either way, of either protocol."""
+    """A server reached in either way, with either protocol."""
     return kept(request.param, kept_peers, tmp_path_factory, settings)
 
 
-# --- A server that answers as a test says -------------------------------------------------------
+# --- A server that answers as a test tells it to ------------------------------------------------
 
 type Answer = tuple[int, dict[str, str], bytes]
 ECHO = {"name": "echo", "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}}}
 
 
 class Scripted:
-    """Speaks the old protocol by hand. `at` says for a method what it answers instead, and is given the request."""
+    """Speaks the old protocol by hand. `at` maps a method to a function from the request to the answer."""
 
     def __init__(self) -> None:
         self.at: dict[str, Callable[[dict[str, Any]], Answer | None]] = {}
@@ -192,7 +192,7 @@ class Scripted:
                 self.send_response(status)
                 for name, value in {"Content-Length": str(len(body)), **headers}.items():
                     self.send_header(name, value)
-                # Whoever has read enough hangs up.
+                # The client hangs up once it has read enough.
                 with suppress(ConnectionError):
                     self.end_headers()
                     self.wfile.write(body)

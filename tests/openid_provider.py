@@ -1,4 +1,4 @@
-"""A provider of single sign-on on the loopback: real HTTP, one person, and the failures that providers have."""
+"""A single sign-on provider on the loopback: real HTTP, one person, and the failures that providers have."""
 
 import base64
 import contextlib
@@ -24,7 +24,7 @@ KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 class Provider:
     """Vouches for `person`. With `refuses` it sends everybody back with an error.
 
-    It lets them sign in anew when it is asked to, unless it `remembers`, and says when they did, unless it is `silent`.
+    It has people sign in again when asked to, unless it `remembers`, and says when they did, unless it is `silent`.
     """
 
     address: str = ""
@@ -101,7 +101,7 @@ class _Answers(BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def serving(settings: Any, **person: Any) -> Iterator[Provider]:
-    """Serve a provider, and have the product know it as `corp`."""
+    """Run a provider, and register it with the product as `corp`."""
     provider = Provider(person={"sub": "7", **person})
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Answers", (_Answers,), {"provider": provider}))
     provider.address = f"http://127.0.0.1:{server.server_port}"
@@ -121,7 +121,7 @@ def serving(settings: Any, **person: Any) -> Iterator[Provider]:
 
 
 def sign_in(client: Client, next: str = "") -> Any:
-    """What a browser does: to the provider, and back with its answer."""
+    """What a browser does: go to the provider, and come back with its answer."""
     import requests
 
     begun = client.get("/login/sso/corp/", {"next": next} if next else {})

@@ -1,4 +1,4 @@
-"""A passkey made of software: what a device would keep, and what it would answer."""
+"""A passkey in software: what a device would keep, and what it would answer."""
 
 import os
 from typing import Any
@@ -19,7 +19,7 @@ PRESENT, VERIFIED = AuthenticatorData.FLAG.UP, AuthenticatorData.FLAG.UV
 
 
 class Passkey:
-    """One credential for one person at one name."""
+    """One credential for one person at one domain name."""
 
     def __init__(self, host: str = HOST) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -31,7 +31,7 @@ class Passkey:
         return ES256.from_cryptography_key(self._key.public_key())
 
     def keep_for(self, user: User) -> Authenticator:
-        """The row that adding it in the settings would make."""
+        """The row that adding it in the settings would create."""
         credential = AttestedCredentialData.create(bytes(16), self.id, self.public_key)
         flags = PRESENT | VERIFIED | AuthenticatorData.FLAG.AT
         data = AuthenticatorData.create(sha256(self._host.encode()), flags, 0, credential)
@@ -46,7 +46,7 @@ class Passkey:
         )
 
     def answer(self, challenge: bytes, *, origin: str = "", flags: int = PRESENT | VERIFIED) -> dict[str, Any]:
-        """What the browser hands over when it is asked to sign this challenge."""
+        """What the browser sends when asked to sign this challenge."""
         data = AuthenticatorData.create(sha256(self._host.encode()), flags, 0)
         client = CollectedClientData.create("webauthn.get", challenge, origin or f"https://{self._host}")
         signature = self._key.sign(data + client.hash, ec.ECDSA(hashes.SHA256()))
@@ -58,7 +58,7 @@ class Passkey:
         return {**self._named, "response": response}
 
     def assertion(self, statement: Statement, **how: Any) -> Assertion:
-        """The same as it reaches the decision, with what is known of the credential."""
+        """The same as the decision receives it, with what is known of the credential."""
         said = self.answer(statement.challenge, **how)["response"]
         return Assertion(
             credential_id=websafe_encode(self.id),

@@ -1,4 +1,4 @@
-"""Plans for tests: an agent that may plan, and a tool that rests on a state of the world."""
+"""Plans for tests: an agent that may plan, and a tool whose calls depend on a state of the world."""
 
 from collections.abc import Callable
 from typing import Any
@@ -71,14 +71,14 @@ EVE = planned("label", text="settled")
 
 
 def made(id: str, item: dict[str, Any], **others: Any) -> dict[str, Any]:
-    """The call that an item of a plan stands for; `others` are arguments in which it differs."""
+    """The call that an item of a plan stands for; `others` are arguments that differ."""
     return call(id, item["tool"], **{**item["arguments"], **others})
 
 
 def approved_plan(
     clerk: Clerk, user: User, items: list[dict[str, Any]], *replies: dict[str, Any]
 ) -> tuple[Run, Approval]:
-    """A run whose plan somebody has approved, driven on from there; and the plan's request."""
+    """A run whose plan a person has approved, driven on from there, and the plan's request."""
     run = clerk.run(a_plan(*items), *replies, says("done"))
     [approval] = clerk.open(run)
     clerk.decide(approval, user)

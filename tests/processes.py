@@ -1,4 +1,4 @@
-"""The product's own processes, as they are started in production, for tests that need more than one."""
+"""The product's own processes, started as in production, for tests that need more than one."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ PATIENCE_SECONDS = 60
 
 
 def until(seen: Callable[[], object], what: str) -> None:
-    """Wait for a condition; `what` says what was waited for in vain."""
+    """Wait for a condition; `what` names it if the wait is in vain."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not seen():
         assert time.monotonic() < deadline, f"waited {PATIENCE_SECONDS} s for: {what}"
@@ -27,7 +27,7 @@ def until(seen: Callable[[], object], what: str) -> None:
 
 
 class Processes:
-    """Workers, beat and whatever else on the tests' database, with a queue of their own. Each is ended by its id."""
+    """Workers, beat and other processes on the tests' database, with a queue of their own. Each is ended by its id."""
 
     def __init__(self, folder: Path, **variables: str) -> None:
         database = connection.settings_dict
@@ -40,7 +40,7 @@ class Processes:
             "DEBUG": "true",
             "QUEUE_NAME": self.queue,
             "PYTHONPATH": str(ROOT),
-            # What a process leaves behind when it is killed is found soon.
+            # What a killed process leaves behind is found soon.
             "LEASE_SECONDS": "3",
             "SWEEP_SECONDS": "2",
             **variables,
@@ -48,7 +48,7 @@ class Processes:
         self._started: list[subprocess.Popen[bytes]] = []
 
     def start(self, *arguments: str, **variables: str) -> subprocess.Popen[bytes]:
-        """Start Python with these arguments; what it writes goes to a log in the folder."""
+        """Start Python with these arguments; its output goes to a log in the folder."""
         log = (self.folder / f"{len(self._started)}-{Path(arguments[1]).name}.log").open("wb")
         environment = {**os.environ, **self.environment, **variables}
         command = [sys.executable, *arguments]
@@ -65,7 +65,7 @@ class Processes:
         return self.start("-m", "celery", "-A", "agentapp", "beat", **variables)
 
     def end(self, process: subprocess.Popen[bytes], how: signal.Signals = signal.SIGKILL) -> None:
-        """End one of them, and what it has started."""
+        """End one of them, and every process it has started."""
         if process.poll() is None:
             os.killpg(process.pid, how)
         process.wait(15)

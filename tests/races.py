@@ -9,8 +9,8 @@ from django.db import connection, transaction
 from tests.examples import TIMES
 from tests.processes import until
 
-# A race is tried this often on PostgreSQL, where writers really meet. SQLite lets one in at a time. EXAMPLES=20 before
-# pytest has each be tried twenty times as often.
+# How often a race is tried on PostgreSQL, where writers really meet; SQLite lets one in at a time. With EXAMPLES=20 set
+# for pytest, each is tried twenty times as often.
 TRIES = {"postgresql": 50 * (TIMES or 1), "sqlite": 10}
 
 
@@ -19,13 +19,13 @@ def tries() -> int:
 
 
 def few_tries() -> int:
-    """For a race whose two sides meet on the same locks as one that is tried often."""
+    """For a race over the same locks as another that is tried often."""
     return min(tries(), 20)
 
 
 def race(*contenders: Callable[[], Any]) -> list[Any]:
     """Run all at once. Returns what each returned, or the exception it raised."""
-    # Broken rather than waited at for ever, when one of them cannot even begin.
+    # It breaks instead of waiting for ever if one of them cannot even begin.
     barrier = threading.Barrier(len(contenders), timeout=60)
     results: list[Any] = [None] * len(contenders)
 
@@ -48,7 +48,7 @@ def race(*contenders: Callable[[], Any]) -> list[Any]:
 
 
 class Meanwhile:
-    """What the program does, with a change that somebody else begins just before it: a row that is held makes it wait.
+    """Wraps a function so that somebody else begins a change just before it: a row the caller holds delays it.
 
     `done` waits until the change is made.
     """
@@ -59,7 +59,7 @@ class Meanwhile:
 
     def __call__(self, *given: Any) -> Any:
         self._other.start()
-        self._other.join(2)  # it waits for the row; if it does not, it is done by now
+        self._other.join(2)  # it waits for the row; otherwise it is done by now
         return self._act(*given)
 
     def _make(self, change: Callable[[], object]) -> None:
@@ -72,10 +72,10 @@ class Meanwhile:
 
 
 class HeldUp:
-    """What the program does, when it comes to wait for a lock that somebody else has: while it waits, something is
-    changed and committed, and then the lock is let go. On PostgreSQL, where one waits.
+    """Wraps a function that will wait for a lock somebody else holds. While it waits, a change is made and committed;
+    then the lock is released. For PostgreSQL, where callers wait.
 
-    `held` takes the lock; `done` fails where nothing was changed.
+    `held` takes the lock; `done` fails if nothing was changed.
     """
 
     def __init__(self, held: Callable[[], object], change: Callable[[], object], act: Callable[..., Any]) -> None:
@@ -96,7 +96,7 @@ class HeldUp:
                 self._hold()
                 self._has_it.set()
                 until(_somebody_waits, "somebody who waits for the lock")
-                [made] = race(self._change)  # by a connection of its own
+                [made] = race(self._change)  # on its own connection
                 self._changed = not isinstance(made, Exception)
         finally:
             connection.close()

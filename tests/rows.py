@@ -21,7 +21,7 @@ USE_WITHIN = timedelta(hours=1)
 
 
 def a_card(**changes: Any) -> cards.Card:
-    """A request to refund an order. `arguments` may be given as a value."""
+    """A request to refund an order. `arguments` may be a Python value."""
     fields: dict[str, Any] = {
         "run_id": uuid.uuid4(),
         "execution_id": uuid.uuid4(),
@@ -52,8 +52,8 @@ def read(approval: Approval) -> Approval:
     return Approval.objects.get(pk=approval.pk)
 
 
-def a_verdict(approval: Approval, user: User, type: str = "approve", **changes: Any) -> decisions.Verdict:
-    """What this person answers after looking at the request as it is given. `arguments` is for an edit."""
+def a_decision(approval: Approval, user: User, type: str = "approve", **changes: Any) -> decisions.Incoming:
+    """What this person decides after looking at the request as it is given. `arguments` is for an edit."""
     fields: dict[str, Any] = {
         "id": uuid.uuid4(),
         "type": type,
@@ -65,17 +65,17 @@ def a_verdict(approval: Approval, user: User, type: str = "approve", **changes: 
     }
     if "arguments" in changes:
         fields |= {"edited_text": canonical(changes.pop("arguments")), "edited_title": "Refund less"}
-    return decisions.Verdict(**fields | changes)
+    return decisions.Incoming(**fields | changes)
 
 
-def decide(approval: Approval, verdict: decisions.Verdict) -> decisions.Taken | standing.Refusal:
+def decide(approval: Approval, incoming: decisions.Incoming) -> decisions.Taken | standing.Refusal:
     with ledger.transaction():
-        return decisions.decide(approval.pk, verdict, USE_WITHIN)
+        return decisions.decide(approval.pk, incoming, USE_WITHIN)
 
 
 def take(approval: Approval, user: User, type: str = "approve", **changes: Any) -> Approval:
     """Let a person decide about the request as it stands now, and read it again."""
-    taken = decide(approval, a_verdict(read(approval), user, type, **changes))
+    taken = decide(approval, a_decision(read(approval), user, type, **changes))
     assert isinstance(taken, decisions.Taken), taken
     return read(approval)
 
@@ -95,14 +95,14 @@ def consume(approval: Approval) -> bool:
 
 
 def a_moment_ago(approval: Approval, *fields: str) -> Approval:
-    """Let a planned moment have passed already."""
+    """Set a planned moment to the past."""
     past = timezone.now() - timedelta(seconds=5)
     Approval.objects.filter(pk=approval.pk).update(**dict.fromkeys(fields, past))
     return read(approval)
 
 
 def in_state(state: str, decider: User) -> Approval:
-    """A request that has come to this state by the way the product takes."""
+    """A request brought to this state the way the product brings it there."""
     approval = a_request(hold_seconds=0)
     if state in (Approval.State.APPROVED, Approval.State.REJECTED, Approval.State.RESPONDED):
         return take(approval, decider, {"approved": "approve", "rejected": "reject", "responded": "respond"}[state])
@@ -118,7 +118,7 @@ def in_state(state: str, decider: User) -> Approval:
 
 
 def events(chain: str) -> list[str]:
-    """The types of a chain's events, in their order."""
+    """The types of a chain's events, in order."""
     found = ledger.Event.objects.filter(chain=chain).order_by("seq")
     return [event.type for event in found]
 
@@ -133,7 +133,7 @@ def a_tool(name: str = "refund_order", effect_class: str = "irreversible", **cha
 
 
 def a_run(starter: User | None = None, **changes: Any) -> Run:
-    """A queued run of the agent `support`, which is made when it is missing."""
+    """A queued run of the agent `support`, which is created if missing."""
     agent = Agent.objects.filter(name="support").first() or an_agent()
     start = runs.Start(
         agent=agent,
@@ -147,7 +147,7 @@ def a_run(starter: User | None = None, **changes: Any) -> Run:
 
 
 def a_claimed_run(starter: User | None = None) -> tuple[Run, uuid.UUID]:
-    """A run and the token of the lease it is held by."""
+    """A run and the token of the lease that holds it."""
     run = runs.claim(a_run(starter).pk)
     assert run is not None
     assert run.lease_token is not None

@@ -10,7 +10,7 @@ from approvals.models import Rule, RuleVersion
 
 
 def do(client: Client, rule: Rule, act: str, **fields: Any) -> str:
-    """Press a button there, having looked at the draft as it is. What the next page says."""
+    """Press a button there, on the draft as it stands. Returns the text of the next page."""
     draft = RuleVersion.objects.filter(rule=rule, state__in=RuleVersion.OPEN).first()
     seen = {"terms": draft.terms_digest} if draft is not None else {}
     answer = client.post(reverse("admin:rule_do", args=[rule.pk]), {"do": act, **seen, **fields})
@@ -26,7 +26,7 @@ def activate(client: Client, rule: Rule) -> None:
 
 
 def in_force(client: Client, rule: Rule) -> Rule:
-    """The rule, its draft activated."""
+    """The rule, with its draft activated."""
     activate(client, rule)
     rule.refresh_from_db()
     return rule

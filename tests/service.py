@@ -1,6 +1,6 @@
-"""A server on loopback, made of an OpenAPI document: it takes what the document says and answers as it declares.
+"""A server on loopback, built from an OpenAPI document: it takes what the document says and answers as it declares.
 
-It reads the document by itself, so that it knows nothing of how the product reads it.
+It reads the document itself, so that it shares nothing with the way the product reads it.
 """
 
 import json
@@ -43,7 +43,7 @@ class Asked:
 
 
 class Service:
-    """`answers` are what is answered next, in their order: (status, headers, body); then what the document declares."""
+    """`answers` come next, in order: (status, headers, body); then what the document declares."""
 
     def __init__(self, document: dict[str, Any], address: str = "127.0.0.1", prefix: str = "") -> None:
         self.document, self.prefix = document, prefix
@@ -86,7 +86,7 @@ class Service:
             content = json.dumps({"problems": asked.problems}).encode()
         else:
             status, said, content = self.declared(asked)
-        with suppress(ConnectionError):  # whoever asked may have heard enough
+        with suppress(ConnectionError):  # the client may have read enough
             handler.send_response(status)
             for name, value in {"Content-Length": str(len(content)), **said}.items():
                 handler.send_header(name, value)
@@ -185,7 +185,7 @@ class Service:
             self._check(asked, "body", content.get("schema", {}), asked.json)
 
     def _check(self, asked: Asked, name: str, schema: dict[str, Any], value: Any) -> None:
-        # References of a schema lead into the document, so it stands in it.
+        # References in a schema point into the document, so include it.
         refers = "$ref" in json.dumps(schema)
         whole = {**schema, "components": self.document.get("components", {})} if refers else schema
         for error in jsonschema_rs.Draft202012Validator(whole).iter_errors(value):

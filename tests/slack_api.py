@@ -1,4 +1,4 @@
-"""Slack's API as far as it is asked: a server on loopback that keeps its messages and what it was sent."""
+"""As much of Slack's API as the product uses: a server on loopback that keeps its messages and what it was sent."""
 
 import json
 import re
@@ -19,7 +19,7 @@ type Answer = tuple[int, dict[str, str], Any]
 
 @dataclass
 class Slack:
-    """`answers` are what is answered next, in their order: (status, headers, body); then as Slack does."""
+    """`answers` come next, in order: (status, headers, body); then Slack's own."""
 
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     tokens: list[str | None] = field(default_factory=list)
@@ -31,7 +31,7 @@ class Slack:
         if self.answers:
             return self.answers.pop(0)
         if method == "chat.postMessage":
-            # A talk with a person has an id of its own.
+            # A direct conversation has an id of its own.
             key = (re.sub("^U", "D", content["channel"]), f"1700000000.{len(self.messages):06}")
         else:
             key = (content["channel"], content["ts"])
@@ -41,7 +41,7 @@ class Slack:
         return 200, {}, {"ok": True, "channel": key[0], "ts": key[1]}
 
     def texts(self) -> list[str]:
-        """What is read of each message: struck text as in ~this~, and its button."""
+        """What people read of each message: struck text as in ~this~, and its button."""
         return [_read(message) for message in self.messages.values()]
 
 

@@ -15,7 +15,7 @@ STARTED = threading.Event()
 """Set when `dig` or `wire` has begun."""
 
 LEARNT = threading.Event()
-"""Set when a tool that nobody waits for any more has learnt so."""
+"""Set when a tool has learnt that nobody waits for it any more."""
 
 
 def forget() -> None:

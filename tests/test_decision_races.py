@@ -30,7 +30,7 @@ def tool(transactional_db):
 
 
 def held(tool, starter, **card: Any) -> tuple[Run, uuid.UUID, Approval]:
-    """A run that a worker holds, with one call that was just asked about."""
+    """A run that a worker holds, with one call that people were just asked about."""
     run, token = a_claimed_run(starter)
     _, [execution] = a_step(run, token, [a_proposal(tool, asks=True)])
     with ledger.transaction():
@@ -75,7 +75,7 @@ def test_of_two_approvals_that_are_both_needed_none_is_lost(tool, sam, dana, mar
     for _ in range(tries()):
         run, approval = waiting(tool, sam, approvals_needed=2)
         done, refused = split(race(decision_of(approval, dana), decision_of(approval, marco)))
-        # Whoever came second looked at the request before it changed, and is asked to look again.
+        # The second person looked at the request before it changed, and is asked to look again.
         assert [refusal.code for refusal in refused] == ["changed"]
         second = marco if done[0].decision.user == dana else dana
         assert decision_of(approval, second)().approval.state == State.APPROVED
@@ -105,7 +105,7 @@ def test_a_decision_or_the_expiry_comes_first(tool, sam, dana):
     outcomes = set()
     for number in range(tries()):
         run, approval = waiting(tool, sam)
-        # Some are over, some are not, and some are over in the meantime.
+        # Some have expired, some have not, and some expire in the meantime.
         expires_at = timezone.now() + timedelta(milliseconds=number % 3 * 4)
         Approval.objects.filter(pk=approval.pk).update(expires_at=expires_at)
 
@@ -182,9 +182,9 @@ def test_using_without_the_lock_on_the_run_is_still_once_at_most(tool, sam, dana
 
 
 def test_a_rejection_that_meets_a_run_letting_go_always_wakes_it(tool, sam, dana):
-    """The worker looks again under the lock before it lets go; a decision wakes what has let go.
+    """The worker looks again under the lock before it lets go; a decision wakes a run that was let go.
 
-    Either the worker sees the decision and goes on, or the run is waiting and due. (Of approvals: `test_invariants`.)
+    Either the worker sees the decision and goes on, or the run is waiting and due. (For approvals: `test_invariants`.)
     """
     for _ in range(tries()):
         run, token, approval = held(tool, sam)
@@ -238,13 +238,13 @@ def test_a_cancellation_that_meets_a_run_letting_go_always_ends_it(tool, sam):
 
 
 def confirming(approval: Approval, yes: bool = True) -> Callable[[], decisions.Taken]:
-    """A customer's answer about what they see now, taken as their conversation's page and API take it."""
+    """A customer's answer about what they see now, submitted as their conversation's page and API submit it."""
     now = read(approval)
     type_ = "approve" if yes else "reject"
-    verdict = decisions.Verdict(
+    incoming = decisions.Incoming(
         uuid.uuid4(), type_, None, now.version, now.action_digest, via="link", customer="Ana"
     )  # fmt: skip
-    return lambda: deciding.take(now, verdict)
+    return lambda: deciding.take(now, incoming)
 
 
 CONFIRMATION = {"kind": "confirmation", "allowed_decisions": ("approve", "reject"), "starter_excluded": False}

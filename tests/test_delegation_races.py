@@ -1,4 +1,4 @@
-"""Taking back a right at the moment it is used. On PostgreSQL the two truly meet; SQLite lets one in at a time."""
+"""Revoking a right at the moment it is used. On PostgreSQL the two truly meet; SQLite lets one in at a time."""
 
 import uuid
 from datetime import timedelta
@@ -45,7 +45,7 @@ def test_a_right_is_taken_back_before_it_is_used_or_after(roles: Any) -> None:
             assert (approval.state, Decision.objects.filter(approval=approval).count()) == ("pending", 0)
         else:
             assert isinstance(taken, decisions.Taken), taken
-            # It was used in time, and does not stand any more when the call is about to run.
+            # It was used in time, but no longer stands when the call is about to run.
             assert not standing.deciders_still_allowed(approval)
         seen.add(isinstance(taken, Refused))
         assert ledger.verify(ledger.CONFIGURATION)[1] is None

@@ -1,4 +1,4 @@
-"""What is handed to those who run it agrees with itself: units, manifests and images start what the pages name."""
+"""The files for operators agree with each other: units, manifests and images start what the pages name."""
 
 import os
 import re
@@ -31,12 +31,12 @@ PODS = {
 }
 UNITS = {file.stem: file.read_text() for file in sorted(ROOT.glob("docs/systemd/*.service"))}
 COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
-# The last migrations before old and new processes had to get on with each other.
+# The last migrations before old and new processes had to work side by side.
 BEFORE = {"agentapp": "0033_branches", "approvals": "0027_mocked_runs"}
 
 
 def page_commands() -> dict[str, str]:
-    """What the production page starts at first, by its program and first word."""
+    """What the production page starts first, by its program and first word."""
     page, _, _ = (ROOT / "docs/production.md").read_text().partition("## The next release")
     started = re.findall(r"^((?:uvicorn|celery) .*?) > \S+ 2>&1 &$", page, re.MULTILINE)
     names = {"agentapp.asgi:application": "web", "worker": "worker", "beat": "beat"}
@@ -163,7 +163,7 @@ def test_what_watches_beat_looks_at_what_beat_touches():
 
 
 def probed(folder, answers, **redis):
-    """Whether the probe of a worker lets it live."""
+    """Whether a worker's probe lets it live."""
     celery = folder / "celery"
     celery.write_text(f"#!/bin/sh\nexit {0 if answers else 69}\n")
     celery.chmod(0o755)
@@ -226,7 +226,7 @@ def test_the_demo_in_containers_needs_nothing_that_is_not_there():
 
 
 def with_overrides(*files):
-    """What compose makes of these: maps are put together, lists too, and the last value counts."""
+    """What compose makes of these: it merges maps and lists, and the last value counts."""
 
     def merged(one, other):
         if isinstance(one, dict) and isinstance(other, dict):
@@ -247,7 +247,7 @@ def test_secrets_of_containers_are_files_and_nothing_else():
         assert {name.removesuffix("_FILE") for name in named} == {"SECRET_KEY", "DATABASE_URL", "LEDGER_SIGNING_KEY"}
         files = {service["environment"][name].removeprefix("/run/secrets/") for name in named}
         assert files == set(service["secrets"]) <= set(told["secrets"])
-        # As it is where .env has none of them: empty counts as unset.
+        # As if .env had none of them: empty counts as unset.
         assert service["environment"]["DATABASE_URL"] == ""
         assert service["environment"]["SECRET_KEY"] == "${SECRET_KEY-}"
         assert service["environment"]["REDIS_URL"]
@@ -326,7 +326,7 @@ def test_no_backup_is_made_of_a_database_that_nobody_named(tmp_path):
     for page, commands in (("operating", r"^ADDRESS=.*\npg_dump .*$"), ("production", r"^pg_dump .*$")):
         [command] = re.findall(commands, (ROOT / f"docs/{page}.md").read_text(), re.MULTILINE)
         for named in ({}, {"DATABASE_URL": ""}, {"DATABASE_URL_FILE": str(tmp_path / "address")}):
-            # As somebody types it: nothing stops at what fails.
+            # As if typed by a person: a failure stops nothing.
             done = subprocess.run(["bash", "-c", command], env={**path, **named}, capture_output=True, text=True)
             assert (done.stdout, done.returncode != 0) == ("", True), (page, named)
 
@@ -337,7 +337,7 @@ GONE = (operations.RemoveField, operations.RenameField, operations.RenameModel, 
 
 
 def breaks_old_code(operation: Any, app: str, before: Any) -> str:
-    """Why a process of the release before could not go on with the tables after this. Empty: it could."""
+    """Why a process of the previous release could not go on with the tables after this. Empty: it could."""
     if isinstance(operation, GONE):
         return f"{operation.describe()}: what the release before reads is gone; take it away one release later."
     if isinstance(operation, operations.AlterModelTable):

@@ -1,4 +1,4 @@
-"""What the pages say is true: links lead somewhere, snippets run, names exist."""
+"""The documentation is true: links lead somewhere, snippets run, names exist."""
 
 import json
 import os
@@ -50,14 +50,14 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 README = (ROOT / "README.md").read_text()
 ARCHITECTURE = (ROOT / "docs/architecture.md").read_text()
-# Django's own, and uvicorn's and Celery's, are not ours to check.
+# Settings of Django, uvicorn and Celery are not ours to check.
 MANAGE = re.compile(r"manage\.py ([a-z_]+)")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def section(page: Path, heading: str) -> str:
-    """What stands in a page under a heading, to the next one of its level or above."""
+    """The part of a page under a heading, up to the next heading of its level or above."""
     level = heading.index(" ")
     [found] = re.findall(
         rf"^{re.escape(heading)}\n(.*?)(?=^#{{1,{level}}} |\Z)", page.read_text(), re.MULTILINE | re.DOTALL
@@ -66,7 +66,7 @@ def section(page: Path, heading: str) -> str:
 
 
 def rows(text: str) -> list[list[str]]:
-    """The cells of each row of the tables in a text, heads and all. A pipe in code or behind a backslash parts none."""
+    """The cells of each row of the tables in a text, heads included. A pipe in code or after a backslash is text."""
     marked = re.sub(r"`[^`\n]*`", lambda code: code[0].replace("|", "\0"), FENCE.sub("", text)).replace("\\|", "\0")
     lines = [line.strip() for line in marked.splitlines()]
     return [[cell.strip().replace("\0", "|") for cell in line[1:-1].split("|")] for line in lines if line[:1] == "|"]
@@ -337,7 +337,7 @@ def test_the_hooks_page_lists_the_points_with_what_each_may_change():
 
 
 def variables(*modules: str) -> set[str]:
-    """Those of the environment that these modules read, and those of models."""
+    """The environment variables that these modules read, and those of model providers."""
     source = "\n".join((ROOT / module).read_text() for module in modules)
     of_models = {name for one in PROVIDERS.values() for name in (*one.key_variables, one.url_variable)}
     return of_models | set(re.findall(r'env(?:_bool|_count(?:_from_one)?|_list|_folder)?\(\s*"([A-Z_]+)"', source))
@@ -362,7 +362,7 @@ def test_the_settings_page_names_what_cannot_be_zero():
 
 def test_the_operating_page_has_a_row_for_everything_that_can_be_wrong():
     codes = set(re.findall(r'\bProblem\(\s*"(\w+)"', Path(health.__file__).read_text()))
-    listed = rows(section(ROOT / "docs/operating.md", "### What is wrong is said"))
+    listed = rows(section(ROOT / "docs/operating.md", "### Problem codes"))
     assert sorted(cells[0].strip("`") for cells in listed[2:]) == sorted(codes)
 
 
@@ -372,7 +372,7 @@ def test_the_operating_page_says_what_each_role_may_do():
     of = {name: [role for role in ROLES if name in ROLES[role]] for name in {*said}.union(*ROLES.values())}
     words = {name: "all five" if len(of[name]) == len(ROLES) else ", ".join(of[name]) or "none" for name in of}
     assert said == {name: words[name] for name in said}
-    # Of tables that are configured, the four rights that Django makes stand in one row.
+    # For configured tables, one row covers the four rights that Django makes.
     assert not [n for n in words if n not in said and not re.search(r"\.(add|change|delete|view)_", n)]
 
 
@@ -391,7 +391,7 @@ def architecture(heading: str) -> str:
 def test_the_architecture_page_has_every_module_in_its_tree_once(app):
     [tree] = re.findall(r"^```\n(.*?)^```", architecture("The tree"), re.MULTILINE | re.DOTALL)
     [below] = re.findall(rf"^{app}/\n(.*?)(?=^\w|\Z)", tree, re.MULTILINE | re.DOTALL)
-    # What is behind a slash is deeper, and what is before one is somewhere else.
+    # A name after a slash is deeper in the tree, and a name before a slash is elsewhere.
     named = re.findall(r"(?<![\w/.])(\w+(?:\.py|/))(?![\w/])", below)
     there = [f"{place.name}/" if place.is_dir() else place.name for place in (ROOT / app).iterdir()]
     assert sorted(named) == sorted(set(there) - {"__init__.py", "__pycache__/"})
@@ -409,14 +409,14 @@ def test_the_architecture_page_has_the_layers_that_are_checked():
 def test_the_architecture_page_says_who_writes_each_table():
     rows = re.findall(r"^\| ([^|]+) \| (.+) \|$", architecture("Who writes which table"), re.MULTILINE)
     named = [name for tables, _ in rows for name in tables.split(", ") if re.fullmatch(r"[A-Z]\w+", name)]
-    # What the demo adds is in one row, by no name.
+    # One row, without names, covers what the demo adds.
     ours = [model.__name__ for app in ("agentapp", "approvals") for model in apps.get_app_config(app).get_models()]
     assert sorted(named) == sorted(["Table", *ours])
     writers = [place for _, said in rows for place in re.findall(r"`((?:agentapp|approvals)/[\w/.]+)`", said)]
     assert not [place for place in writers if not (ROOT / place).exists()]
 
 
-# What the architecture page names in the same way, and is neither a function nor a file.
+# Names the architecture page writes in the same way that are neither functions nor files.
 EVENT_TYPES = {
     "signin.succeeded", "signin.failed", "signin.renewed", "signin.factor_added", "signin.factor_removed",
     "signin.sessions_ended", "signin.reset_asked", "tool_call.late_answer",
@@ -425,7 +425,7 @@ MODEL_FIELDS = {"ApiToken.issued_by", "Approval.kind", "Question.proposed_text",
 
 
 def modules() -> dict[str, str]:
-    """The source of each module of ours by its name alone; of a package, that of all its files."""
+    """The source of each of our modules by its bare name; for a package, that of all its files."""
     sources: dict[str, str] = {}
     for app in ("agentapp", "approvals"):
         for place in (ROOT / app).rglob("*.py"):
@@ -453,13 +453,13 @@ def test_the_architecture_page_names_fields_that_exist():
 
 
 def readme_commands(holding: str) -> str:
-    """The block of the README that holds these words."""
+    """The block of the README that contains these words."""
     [block] = [text for text in snippets(ROOT / "README.md", "sh") if holding in text]
     return block
 
 
 def in_a_shell(commands: str, folder: Path) -> str:
-    """What they print in a shell in which nothing is set."""
+    """What they print in a shell with no variables set."""
     plain = {"PATH": os.environ["PATH"], "HOME": str(folder), "DATA_DIR": str(folder)}
     done = subprocess.run(
         ["bash", "-euc", commands], cwd=ROOT, env=plain, capture_output=True, text=True, timeout=300, check=False

@@ -38,7 +38,7 @@ def waiting(clerk):
 
 
 def events(run, prefix=""):
-    """What the run's record tells, its chain checked."""
+    """What the run's record says, its chain verified."""
     assert ledger.verify(ledger.run_chain(run.pk))[1] is None
     told = Event.objects.filter(run_id=run.pk, type__startswith=prefix)
     return list(told.order_by("seq").values_list("type", flat=True))
@@ -53,7 +53,7 @@ def request_pages(approval):
 
 
 def every_address(**ids):
-    """Each address of the site that can be made from these ids, the admin's too."""
+    """Each address of the site that these ids can fill in, including the admin's."""
     found = []
 
     def walk(patterns, prefix):
@@ -295,7 +295,7 @@ class TestPromise06ADecisionIsNeverLostBetweenLookAndWait:
             assert (run.state, len(effects_of("pay"))) == ("succeeded", 2)
 
     def test_a_decision_between_the_look_and_the_wait_itself_is_seen(self, clerk, dana, monkeypatch):
-        """The worker is held exactly there: it has seen that nobody decided, and has not let go yet."""
+        """The worker is held at exactly this point: it has seen that nobody decided, and has not let go yet."""
         two = calls(call("a", "pay", account="ana", amount=1), call("b", "pay", account="bob", amount=2))
         run = clerk.run(two, says("done"))
         first, second = clerk.open(run)
@@ -325,7 +325,7 @@ class TestPromise06ADecisionIsNeverLostBetweenLookAndWait:
 
 
 class TestPromise07AKilledWorkerLosesNothing:
-    """Every point at which a worker can die is in `tests/faults`, with real processes; here, the lease alone."""
+    """Every point at which a worker can die is in `tests/faults`, with real processes; here, only the lease."""
 
     def test_a_run_whose_worker_vanished_is_taken_over_and_finishes(self, clerk, dana):
         run, approval = waiting(clerk)

@@ -1,4 +1,4 @@
-"""The commands of the production page, run in their order on a PostgreSQL and a Redis, from an empty folder."""
+"""The commands of the production page, run in order on a PostgreSQL and a Redis, from an empty folder."""
 
 import contextlib
 import os
@@ -22,10 +22,10 @@ PAGE = ROOT / "docs/production.md"
 # What follows is for root on a machine with systemd.
 LAST = "## As services"
 SHELL = re.compile(r"^## (.+?)\n|^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
-# Whatever the tests themselves are run with is none of what the page makes.
+# Settings under which the tests themselves run must not reach the commands.
 KEPT = ("HOME", "LANG", "TMPDIR", "SSL_CERT_FILE", "UV_CACHE_DIR", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "PIP_INDEX_URL")
 
-# The ledger is vouched for once more, and that is noted outside of the database.
+# The ledger gets one more checkpoint, which is noted outside the database.
 AN_HOUR_LATER = """
 python manage.py shell -v 0 -c '
 from approvals import ledger
@@ -54,7 +54,7 @@ def get_invoice(number: str) -> dict[str, float]:
 
 
 def commands(changes: dict[str, str]) -> str:
-    """Every shell block of the page as one script that says under which title it is. Each change changes something."""
+    """All shell blocks of the page as one script that prints the title of each. Every change must apply."""
     page, _, _ = PAGE.read_text().partition(LAST)
     told = "echo '== {0}'; echo \"== {0}, after $SECONDS s\" >&2"
     script = "\n".join(told.format(title) if title else block for title, block in SHELL.findall(page))
@@ -74,7 +74,7 @@ def administration() -> "psycopg.Connection[tuple[object, ...]]":
 
 @pytest.fixture
 def name() -> Iterator[str]:
-    """Of a role and databases that are gone afterwards."""
+    """For a role and databases that are dropped afterwards."""
     name = f"countersign_{uuid.uuid4().hex[:8]}"
     yield name
     with administration() as server:
@@ -85,7 +85,7 @@ def name() -> Iterator[str]:
 
 def environment() -> dict[str, str]:
     server = settings.DATABASES["default"]
-    # Where uv is beside the environment that runs this, as make setup leaves it, it is not brought again.
+    # If uv is next to this environment, as make setup leaves it, it is not downloaded again.
     uv = shutil.which("uv") or (ROOT / ".venv").resolve().parent / ".uv/bin/uv"
     return {
         **{name: value for name, value in os.environ.items() if name in KEPT},
@@ -100,7 +100,7 @@ def environment() -> dict[str, str]:
 
 
 def run(script: str, folder: Path) -> dict[str, str]:
-    """What each title's commands printed. Whatever they leave running is ended."""
+    """What the commands under each title printed. Everything they leave running is ended."""
     log = folder / "output"
     with log.open("wb") as output, (folder / "errors").open("wb") as errors:
         shell = subprocess.Popen(
@@ -123,7 +123,7 @@ def test_the_production_page_leads_from_an_empty_folder_to_an_installation_that_
     address = f"{server['HOST']}:{server['PORT'] or 5432}"
     changes = {
         "NAME=countersign\n": f"NAME={name}\n",
-        # What a shell would cut, as in ?sslmode=verify-full&sslrootcert=…
+        # What a shell would split, as in ?sslmode=verify-full&sslrootcert=…
         "/$NAME'\n": "/$NAME?application_name=countersign&connect_timeout=10'\n",
         "/srv/countersign": str(place),
         "127.0.0.1:5432": address,
@@ -157,10 +157,10 @@ def test_the_production_page_leads_from_an_empty_folder_to_an_installation_that_
     assert "location: https://countersign.example.com/login/" in turned_away
     assert re.search(r"^https://countersign\.example\.com/setup/\?token=\S+$", served, re.MULTILINE)
 
-    copied = said["A backup, and what comes of restoring it"]
+    copied = said["Backups, and testing a restore"]
     assert "The ledger holds" in copied
     assert "The checkpoints hold" in copied
-    assert len((place / "data/checkpoints.jsonl").read_text().splitlines()) > 1  # one of them after the backup
+    assert len((place / "data/checkpoints.jsonl").read_text().splitlines()) > 1  # one of them from after the backup
 
     following = said["The next release"]
     assert "no issues" in following

@@ -1,4 +1,4 @@
-"""A backup does not know what was done after it was taken: once it is restored, nothing runs until a person says so."""
+"""A backup does not know what was done after it: once it is restored, nothing runs until a person says so."""
 
 import errno
 import os
@@ -33,7 +33,7 @@ def with_postgresql(command: str, *options: str) -> None:
 
 @pytest.fixture(autouse=True)
 def beside(transactional_db: None, settings: Any, tmp_path: Path) -> Iterator[Path]:
-    """The file outside, of this test alone; and the database is again the one that the other tests know."""
+    """The file outside the database, for this test alone; the database becomes the one that other tests know."""
     settings.LEDGER = replace(settings.LEDGER, anchor_file=tmp_path / "noted.jsonl")
     yield tmp_path / "witness.json"
     Continuity.objects.update(tables=continuity.tables_of(connection))
@@ -71,7 +71,7 @@ def restore(tmp_path: Path) -> Callable[[], Callable[[], None]]:
 
 @pytest.fixture
 def paid_after_the_backup(clerk: Clerk, dana: User, restore: Callable[[], Callable[[], None]]) -> Run:
-    """A run whose payment was approved when the backup was taken, was paid after it, and of which nobody knows now."""
+    """A run whose payment was approved before the backup and made after it, so that its outcome is unknown now."""
     sweep()
     run = clerk.run(PAY, says("paid"))
     clerk.decide(clerk.open(run)[0], dana)
@@ -108,7 +108,7 @@ def test_after_a_restore_everything_is_held_until_a_person_releases_it(clerk, mi
     assert len(effects_of("pay")) == 1
     assert "restored" in codes()
 
-    # Who looks finds that it was paid: the run is cancelled, and everything else goes on.
+    # A person who looks finds that it was paid: the run is cancelled, and everything else goes on.
     actions.cancel_run(run.pk, clerk.starter)
     actions.release_switch(switch.pk, mia, "ana was paid; the run is cancelled.")
     sweep()

@@ -1,6 +1,6 @@
-"""Traffic of weeks: requests, decisions, calls and costs as rows, many at once, the same for the same seed.
+"""Weeks of traffic: requests, decisions, calls and costs as rows, written in bulk, the same for the same seed.
 
-Made as the product leaves them, without going through it: weeks of it would take hours.
+The rows are as the product leaves them but are not made through it: weeks of traffic would take hours.
 """
 
 import random
@@ -20,13 +20,13 @@ TOOLS = ("refund_payment", "send_email", "update_order", "issue_credit", "erase_
 READS = ("get_order", "carrier_lookup", "score_fraud")
 MODELS = ("openai:gpt-large", "anthropic:small", "")
 RISKS = ("low", "medium", "high", "critical")
-# How requests end, and how often of a hundred times.
+# How requests end, as a share of a hundred.
 ENDS = {"approve": 60, "edit": 9, "reject": 12, "respond": 3, "expired": 6, "withdrawn": 4, "superseded": 3, "open": 3}
 
 
 @dataclass
 class Traffic:
-    """What is made, to be written together."""
+    """The rows made, to be written together."""
 
     chance: random.Random
     people: list[User]
@@ -53,9 +53,9 @@ def generate(
     begin: datetime, end: datetime, requests: int, people: list[User], teams: list[Group], calls: int = 3,
     seed: int = 1, mocked_each: int = 0,
 ) -> Traffic:  # fmt: skip
-    """Rows of a stretch of time. Requests begin at whole seconds; everything else happens between them.
+    """Rows for a stretch of time. Requests begin at whole seconds; everything else happens between them.
 
-    `mocked_each`: of so many runs one is mocked, with all that belongs to it. 0: none is.
+    `mocked_each`: one run in this many is mocked, with all that belongs to it. 0: none is.
     """
     made = Traffic(random.Random(seed), people, teams, [], [], [], [], [], [], [])
     agents = [Agent.objects.get_or_create(name=name)[0] for name in ("support", "billing")]
@@ -148,7 +148,7 @@ def _decided(made: Traffic, approval: Approval, how: str, ended: datetime) -> No
     )  # fmt: skip
     made.decisions.append(decision)
     if not customer and chance.random() < 0.05:
-        # Taken back, and then decided by somebody as it stands.
+        # Undone, and then decided as it stands by somebody else.
         other = next(user for user in made.people if user != decision.user)
         made.decisions.append(
             Decision(**common, user=other, type="approve", via="console", decided_at=ended - looked, undone_at=ended)

@@ -1,6 +1,6 @@
 """What was asked, decided and recorded about a call, and what of it can run or has run: two views that must agree.
 
-The audit view keeps every request with what became of it. The dispatch view holds only bytes that may run.
+The audit view keeps every request with its outcome. The dispatch view holds only bytes that may run.
 """
 
 import uuid
@@ -14,7 +14,7 @@ from approvals.cards import digest_of
 from approvals.models import Approval, DecisionType, Event, PlannedCall
 
 State = ToolExecution.State
-# What each event leaves a request in. What is asked and answered waits, as does one of two approvals.
+# The state each event leaves a request in. One that was asked and answered waits, as does one of two approvals.
 _LEAVES = {
     "requested": {"pending"}, "asked": {"asked"}, "answered": {"pending"}, "unanswered": {"pending"},
     "changed": {"pending", "asked"}, "undone": {"pending", "asked"}, "approved": {"approved"},
@@ -42,7 +42,7 @@ class Dispatch:
     state: str
     would_run: str = ""
     has_run: tuple[str, ...] = ()
-    """The digest of the bytes, for each time it was let run."""
+    """The digest of the bytes, for each time the call was allowed to run."""
 
 
 def audit_view(execution: ToolExecution) -> list[Asked]:
@@ -60,7 +60,7 @@ def audit_view(execution: ToolExecution) -> list[Asked]:
 
 
 def dispatch_view(execution: ToolExecution, events: Sequence[Event]) -> Dispatch:
-    """What of a call would run now, and what has."""
+    """What of a call would run now, and what has run."""
     started = tuple(e.data["executed_digest"] for e in events if e.type == "tool_call.started")
     approval = execution.approval
     runs = approval is not None and approval.state == Approval.State.APPROVED and standing.is_bound(approval)
@@ -69,7 +69,7 @@ def dispatch_view(execution: ToolExecution, events: Sequence[Event]) -> Dispatch
 
 
 def disagreements(execution: ToolExecution) -> list[str]:
-    """Where the two views of a consequential call say different things. None of these may ever be."""
+    """Where the two views of a consequential call disagree. The list must always be empty."""
     execution = ToolExecution.objects.select_related("approval").get(pk=execution.pk)
     chain = list(Event.objects.filter(run_id=execution.run_id).order_by("seq"))
     asked = audit_view(execution)

@@ -15,7 +15,7 @@ class Received:
 
 
 class Receiver:
-    """`answers` are what is answered next, in their order: (status, headers, body); then 204."""
+    """`answers` come next, in order: (status, headers, body); then 204."""
 
     def __init__(self) -> None:
         self.received: list[Received] = []

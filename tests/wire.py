@@ -1,7 +1,7 @@
 """A provider on the loopback interface: it records what it is asked and answers as it is told.
 
-Three dialects are spoken for real: OpenAI's chat completions, Anthropic's messages and Google's
-generateContent. Nothing of the product is replaced.
+It speaks three real dialects: OpenAI's chat completions, Anthropic's messages and Google's generateContent. Nothing of
+the product is replaced.
 """
 
 import json
@@ -36,8 +36,8 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     ending: Literal["whole", "cut", "drip", "never"] = "whole"
     events: tuple[Any, ...] = ()
-    """Of a streamed reply, each sent by itself. An `Event` among them is waited for; what is left when one of them
-    is None never comes: the line is cut."""
+    """The parts of a streamed reply, each sent separately. An `Event` among them is waited for; None cuts the line, and
+    the rest never comes."""
 
     @property
     def content(self) -> bytes:
@@ -45,7 +45,7 @@ class Answer:
 
 
 class _Server(ThreadingHTTPServer):
-    # Python's 5 drops connections when sixteen threads ask at once, and what is tried again comes too late.
+    # Python's default of 5 drops connections when sixteen threads ask at once, and the retries come too late.
     request_queue_size = 128
     daemon_threads = True
 
@@ -132,7 +132,7 @@ class ProviderServer:
                 self.wfile.write(b"0\r\n\r\n")
 
             def drip(self, content: bytes) -> None:
-                """Byte by byte, slowly enough that the whole never arrives."""
+                """Byte by byte, so slowly that the whole never arrives."""
                 self.close_connection = True
                 for byte in content:
                     if server.closing.wait(0.05):
@@ -170,7 +170,7 @@ class Sent:
     instructions: str
     tools: dict[str, dict[str, Any]]
     calls: list[tuple[str, str, Any]]
-    """Of the assistant's turns: id, name, arguments as an object or, where the dialect has texts, decoded."""
+    """From the assistant's turns: id, name, arguments as an object, decoded if the dialect has text."""
     results: list[tuple[str, str]]
     """Answers to calls: id, text."""
     users: list[str]
@@ -209,7 +209,7 @@ class OpenAI:
         }
 
     def stream(self, *texts: Any, calls: Any = (), tokens: Any = (100, 20, 40)) -> tuple[Any, ...]:
-        """The same reply in pieces. What is no text passes as it is."""
+        """The same reply in pieces. Anything that is not text passes unchanged."""
         whole = self.reply("", calls, tokens=tokens)
 
         def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
@@ -264,7 +264,7 @@ class Anthropic:
             "content": content,
             "stop_reason": "tool_use" if calls else "end_turn",
             "stop_sequence": None,
-            # Anthropic counts what it read from its cache beside the input, not within it.
+            # Anthropic counts what it read from its cache separately from the input, not within it.
             "usage": {
                 "input_tokens": tokens[0] - tokens[2],
                 "output_tokens": tokens[1],
@@ -274,7 +274,7 @@ class Anthropic:
         }
 
     def stream(self, *texts: Any, calls: Any = (), tokens: Any = (100, 20, 40)) -> tuple[Any, ...]:
-        """The same reply in pieces. What is no text passes as it is."""
+        """The same reply in pieces. Anything that is not text passes unchanged."""
         whole = self.reply("", calls, tokens=tokens)
         start = {**whole, "content": [], "stop_reason": None, "usage": {**whole["usage"], "output_tokens": 1}}
 
@@ -353,7 +353,7 @@ class Google:
         }
 
     def stream(self, *texts: Any, calls: Any = (), tokens: Any = (100, 20, 40)) -> tuple[Any, ...]:
-        """The same reply in pieces. What is no text passes as it is."""
+        """The same reply in pieces. Anything that is not text passes unchanged."""
 
         def chunk(text: str, calls: Any = (), **more: Any) -> bytes:
             whole = self.reply(text, calls, tokens=tokens)
@@ -387,7 +387,7 @@ class Google:
 
 
 def _as_asked(question: Question, answer: Answer) -> Answer:
-    """A whole reply in pieces, where pieces were asked for."""
+    """A whole reply, sent in pieces if the request asked for them."""
     streams = question.body.get("stream") or "streamGenerateContent" in question.path
     plain = isinstance(answer.body, dict) and answer.status == 200 and answer.ending == "whole"
     if not streams or not plain or answer.events:

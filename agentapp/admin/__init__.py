@@ -1,4 +1,4 @@
-"""The admin: where agents, tools, rules and tokens are configured, a file per noun.
+"""The admin: where agents, tools, rules and tokens are configured, one file per noun.
 
 It is Django's own site in the console's colours. People sign in on the console's page.
 """

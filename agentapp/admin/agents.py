@@ -12,7 +12,7 @@ from approvals import ledger, rule_versions
 from approvals.admin_pages import FORM_FIELDS, SwitchedAdmin, actor_of
 from approvals.models import EffectClass
 
-# What says which agents it may ask.
+# The fields that say which agents this one may ask.
 _ASKED = ("subagents", "denied_subagents")
 
 
@@ -20,22 +20,22 @@ class AgentForm(forms.ModelForm):
     driver = forms.ChoiceField(
         choices=lambda: [(name, name) for name in DRIVERS],
         initial="tool_calling",
-        help_text="Who decides a step: a model that calls tools or writes what it wants, guidelines, or a script.",
+        help_text="Who decides each step: a model that calls tools or writes what it wants, guidelines, or a script.",
     )
 
     class Meta:
         help_texts = {
-            "name": "As in support-triage. People who start runs choose it; rules and the API name it so.",
-            "tools": "What it may propose. Fewer is safer and cheaper: the model is told of every tool each time.",
-            "on_limit": "What it does when its rounds are used up.",
+            "name": "For example support-triage. People who start runs choose it; rules and the API use this name.",
+            "tools": "What it may propose. Fewer is safer and cheaper: the model is told about every tool each time.",
+            "on_limit": "What it does when it has used all its rounds.",
             "on_reject": "What it does when a person rejects a call.",
-            "hook_contract": "How hooks are held to what they may change.",
+            "hook_contract": "How strictly hooks are held to what they may change.",
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if "tools" in self.fields:
-            # Agents to be asked are named in `subagents`.
+            # Agents it may ask are listed in `subagents`.
             tools = Tool.objects.exclude(source__kind=agent_tools.KIND)
             self.fields["tools"].queryset = tools  # type: ignore[attr-defined]
 
@@ -65,30 +65,30 @@ class AgentForm(forms.ModelForm):
             except agent_tools.NameTaken as taken:
                 raise forms.ValidationError(str(taken)) from taken
             if "tools" in cleaned:
-                # For routes and variables, which are checked with the agent as it is typed.
+                # For routes and variables, which are checked against the agent as typed.
                 self.instance.may_call = agent_settings.tools_to_call(wanted, names)
-                # What is not touched stays as it was before it was looked at.
+                # If nobody changed these lists, untouched routes and guidelines are not checked again.
                 self.instance.calls_others = not {"tools", *_ASKED}.isdisjoint(self.changed_data)
                 if self.instance.calls_others:
                     self._check_guidelines(self.instance.may_call)
         return cleaned
 
     def _check_guidelines(self, may_call: Collection[str]) -> None:
-        """Guidelines have pages of their own, so that what they may call is looked at here as it is stored."""
+        """Guidelines have their own pages, so their stored tools are checked here."""
         if self.instance._state.adding:
             return
         used = Guideline.tools.through.objects.filter(guideline__agent=self.instance).exclude(tool__name__in=may_call)
         for guideline, tool in used.values_list("guideline__name", "tool__name"):
-            self.add_error("tools", f"The guideline {guideline} may call {tool}: let it call another first.")
+            self.add_error("tools", f"The guideline {guideline} may call {tool}: give it another tool first.")
 
 
 class RouteForm(forms.ModelForm):
     class Meta:
         help_texts = {
-            "agent": "Whose task it is. It stays with this agent.",
-            "name": "As in refunds. Whoever starts a run may name it, and rules can be for it.",
-            "description": "What kind of task this is, as people who start runs read it.",
-            "tools": "Which of the agent's tools the model is offered for this task. None chosen: none.",
+            "agent": "The agent whose task it is. A route stays with its agent.",
+            "name": "For example refunds. Whoever starts a run may choose it, and rules can apply to it.",
+            "description": "What kind of task this is, for people who start runs.",
+            "tools": "Which of the agent's tools the model is offered for this task. If you choose none, it gets none.",
         }
 
     def clean_name(self) -> str:
@@ -109,7 +109,7 @@ class RouteFormSet(forms.BaseInlineFormSet):
         super().clean()
         deleted = self.deleted_forms
         if kept := naming.keeping(form.instance for form in deleted):
-            raise forms.ValidationError(f"These name a route that is to go: {', '.join(kept)}.")
+            raise forms.ValidationError(f"These name a route you want to delete: {', '.join(kept)}.")
         may_call = getattr(self.instance, "may_call", None)
         if may_call is None:  # the agent itself is refused, or not to be changed here
             return
@@ -153,10 +153,10 @@ class VariableInline(admin.StackedInline):
 
 
 class AskedAdmin(SwitchedAdmin):
-    """What is part of the contract under which one agent is offered to another."""
+    """Rows that are part of the contract under which one agent is offered to another."""
 
     def get_deleted_objects(self, objs: Any, request: Any) -> Any:
-        """A rule or an agent that names what is gone would mean nothing, so it stays."""
+        """A rule or an agent that named a deleted row would mean nothing, so a row in use cannot be deleted."""
         listed, counts, missing, protected = super().get_deleted_objects(objs, request)
         return listed, counts, missing, [*protected, *naming.keeping(objs)]
 
@@ -211,14 +211,14 @@ class AgentAdmin(AskedAdmin):
                     "compiler_settings",
                     "on_new_message",
                 ],
-                "description": "A run keeps the configuration it was started with: a change counts for new runs.",
+                "description": "A run keeps the configuration it was started with: a change applies to new runs.",
             },
         ),
         (
             "What it may use",
             {
                 "fields": ["tools", "subagents", "denied_subagents", "max_depth"],
-                "description": "Being listed here lets a tool be proposed. Whether a call runs is decided by rules.",
+                "description": "The agent may propose the tools listed here. Rules decide whether a call runs.",
             },
         ),
         (

@@ -1,4 +1,4 @@
-"""What is stopped, by itself and by people: breakers with their limits, and kill switches to look at."""
+"""What is stopped, automatically or by people: breakers with their limits, and kill switches to look at."""
 
 from typing import Any, cast
 
@@ -21,7 +21,7 @@ from approvals import ledger
 from approvals.admin_pages import ReadOnlyAdmin
 from approvals.models import Event
 
-# Of what happened to a breaker, as much is shown.
+# How many events of a breaker are shown.
 MAX_HISTORY = 50
 
 
@@ -30,7 +30,7 @@ class ResetForm(forms.Form):
         max_length=MAX_REASON,
         strip=True,
         widget=forms.Textarea(attrs={"rows": 3}),
-        help_text="Why it works again, as in 'the payment provider says the outage is over'. It is kept in the ledger.",
+        help_text="Why it works again, as in 'the payment provider says the outage is over'. The ledger keeps it.",
     )
 
 
@@ -38,22 +38,22 @@ class LimitsForm(forms.Form):
     threshold = forms.IntegerField(
         min_value=1,
         max_value=MAX_FAILURES,
-        help_text="Failures in a row that open it, as in 3. One success starts the count anew.",
+        help_text="How many failures in a row open it, for example 3. One success resets the count.",
     )
     cooldown_seconds = forms.IntegerField(
         min_value=1,
         max_value=MAX_COOLDOWN,
-        help_text="How long nothing is called, as in 60. Then one call probes; if it fails, this time begins again.",
+        help_text="How long nothing is called, for example 60. Then one call probes; if it fails, the time restarts.",
     )
 
 
 @admin.register(Breaker)
 class BreakerAdmin(ReadOnlyAdmin):
     about = (
-        "What keeps failing is not called for a while, by any worker. Then one call probes. A breaker appears here "
-        "with its first failure."
+        "No worker calls what keeps failing for a while. Then one call probes. A breaker appears here with its first "
+        "failure."
     )
-    when_empty = "Nothing has failed so far. A breaker appears here by itself with the first failure."
+    when_empty = "Nothing has failed so far. A breaker appears here with the first failure."
     list_display = ["key", "scope", "state", "failed", "cooldown", "opened_at"]
     list_filter = ["scope", "state"]
     search_fields = ["key"]
@@ -131,11 +131,11 @@ class BreakerAdmin(ReadOnlyAdmin):
             else:
                 messages.success(request, f"The thresholds of {breaker.key} are set.")
                 return redirect("admin:agentapp_breaker_change", breaker.pk)
-        about = "They count for this breaker alone. New breakers begin with what the installation's settings say."
+        about = "They apply to this breaker only. New breakers start with the installation's settings."
         return self._ask(request, breaker, form, f"Thresholds of {breaker.key}", about, "Save")
 
     def _mine(self, request: HttpRequest, object_id: str) -> Breaker:
-        """The breaker, for somebody who may change it."""
+        """The breaker, if this person may change it."""
         breaker: Breaker | None = self.get_object(request, unquote(object_id))
         if not auth.may_stop(cast(User, request.user)):
             raise PermissionDenied("This needs the right to engage kill switches.")
@@ -160,8 +160,8 @@ class BreakerAdmin(ReadOnlyAdmin):
 
 @admin.register(KillSwitch)
 class KillSwitchAdmin(ReadOnlyAdmin):
-    about = "What people have stopped. Switches are engaged and released on the console's page Controls."
-    when_empty = "Nothing is stopped. Switches are engaged on the console's page Controls."
+    about = "What people have stopped. Switches are engaged and released on the console's Controls page."
+    when_empty = "Nothing is stopped. Switches are engaged on the console's Controls page."
     list_display = ["__str__", "scope", "reason", "engaged_by", "engaged_at"]
     list_filter = ["scope"]
     list_select_related = ["engaged_by"]

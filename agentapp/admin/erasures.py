@@ -1,4 +1,4 @@
-"""Erasing what is kept of people: what would go is shown first, and nothing is erased before somebody has said why."""
+"""Erasing what is kept about people: what would go is shown first, and nothing is erased without a reason."""
 
 from typing import Any, cast
 
@@ -33,16 +33,16 @@ class ErasureForm(forms.Form):
         help_text="The run as its page names it (run_…), the id of a conversation, or the customer as runs name them.",
     )
     reason = forms.CharField(
-        max_length=erasing.MAX_REASON, help_text="Why, as in a request by its number. It stays on record: name nobody."
+        max_length=erasing.MAX_REASON, help_text="Why, perhaps a request's number. It stays on record, so name nobody."
     )
     seen = forms.CharField(required=False, widget=forms.HiddenInput)
-    """What the preview said, to which somebody has agreed."""
+    """What the preview said when the person agreed to it."""
 
 
 @admin.register(Erasure)
 class ErasureAdmin(ReadOnlyAdmin):
-    about = "What was erased of people, by whom and why. Digests stay, so that the ledger verifies as before."
-    when_empty = "Nothing was erased so far."
+    about = "What was erased about people, by whom and why. Digests stay, so the ledger verifies as before."
+    when_empty = "Nothing has been erased so far."
     change_list_template = "admin/erasures.html"
     list_display = ["scope", "reason", "asked_by", "asked_at", "done_at"]
     list_filter = ["scope"]
@@ -59,7 +59,7 @@ class ErasureAdmin(ReadOnlyAdmin):
         return super().changelist_view(request, {**(extra_context or {}), "may_erase": may})
 
     def retention_view(self, request: HttpRequest) -> HttpResponse:
-        """What retention would take away now. Looking takes nothing."""
+        """What retention would take away now. Looking at it takes nothing."""
         if not self.has_view_permission(request):
             raise PermissionDenied("This needs the right to see erasures.")
         due = {each.kind: each for each in retention.preview()}
@@ -71,7 +71,7 @@ class ErasureAdmin(ReadOnlyAdmin):
         return TemplateResponse(request, "admin/retention.html", {**self.admin_site.each_context(request), **context})
 
     def erase_view(self, request: HttpRequest) -> HttpResponse:
-        """Say what would go; and erase it, once somebody has seen exactly that."""
+        """Show what would go, and erase it once the person has seen exactly that."""
         user = cast(User, request.user)
         if not user.has_perm(erasing.RIGHT):
             raise PermissionDenied("This needs the right to erase what runs and conversations hold.")
@@ -86,10 +86,10 @@ class ErasureAdmin(ReadOnlyAdmin):
                 now = " ".join(f"{number} {name}" for name, number in preview.counts.items())
                 if said["seen"] == now:
                     erasing.erase(said["scope"], said["subject"], said["reason"], user, ledger.actor_of(user))
-                    messages.success(request, "It is erased.")
+                    messages.success(request, "It has been erased.")
                     return redirect("admin:agentapp_erasure_changelist")
                 form = ErasureForm({**said, "seen": now})
             except Refused as refused:
                 form.add_error(refused.field if refused.field in form.fields else None, refused.message)
-        context = {"title": "Erase what is kept of people", "form": form, "preview": preview, "opts": self.opts}
+        context = {"title": "Erase what is kept about people", "form": form, "preview": preview, "opts": self.opts}
         return TemplateResponse(request, "admin/erase.html", {**self.admin_site.each_context(request), **context})

@@ -1,4 +1,4 @@
-"""Grants, as the fields of their tools are marked now and not only when they were made."""
+"""Grants, masked as the fields of their tools are marked now, not only as they were when the grant was made."""
 
 from django.contrib import admin
 

@@ -1,4 +1,4 @@
-"""What the page of a guideline shows beside its settings: what each version changed."""
+"""What the page of a guideline shows next to its settings: what each version changed."""
 
 from dataclasses import dataclass
 from datetime import datetime

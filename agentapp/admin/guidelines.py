@@ -15,10 +15,10 @@ from approvals.admin_pages import FORM_FIELDS, RecordedAdmin, SwitchedAdmin
 class GuidelineForm(naming.OwnToolsForm):
     class Meta:
         help_texts = {
-            "agent": "Whose guideline it is. It stays with this agent.",
-            "name": "As in refund-in-time. People read it in the record, and scripts of runs name it so.",
-            "criticality": "In which order the agent is told of those that hold: the critical ones first.",
-            "matcher": "Who says whether it holds. Code is asked without a model.",
+            "agent": "The agent it belongs to. A guideline stays with its agent.",
+            "name": "For example refund-in-time. People read it in the record, and scripts of runs use it.",
+            "criticality": "The order in which the agent is told about those that hold: the critical ones first.",
+            "matcher": "Who says whether it holds. Code needs no model.",
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -38,7 +38,7 @@ class RelationForm(forms.ModelForm):
     class Meta:
         help_texts = {
             "source": "The guideline that the relation is about.",
-            "kind": "Of two that priority relates, the higher number goes before; where they are equal, this one.",
+            "kind": "If priority relates two, the one with the higher number goes first; if they are equal, this one.",
         }
 
 
@@ -60,7 +60,7 @@ class GuidelineAdmin(SwitchedAdmin):
     form = GuidelineForm
     inlines = [RelationInline]
     about = (
-        "What agents with the driver guided do in which situation, and the tools they may call in it. A tool that no "
+        "What agents with the guided driver do in each situation, and the tools they may call in it. A tool that no "
         "guideline asks for is not called."
     )
     when_empty = "A guideline is a condition, what the agent does then, and the tools it may call for that."
@@ -77,7 +77,7 @@ class GuidelineAdmin(SwitchedAdmin):
             "When and what",
             {
                 "fields": ["condition", "action", "description", "tools"],
-                "description": "A run keeps the guidelines it was started with: a change counts for new runs.",
+                "description": "A run keeps the guidelines it was started with: a change applies to new runs.",
             },
         ),
         ("Who says whether it holds", {"fields": ["matcher", "python"]}),
@@ -92,7 +92,7 @@ class GuidelineAdmin(SwitchedAdmin):
 
     @admin.display(description="Cited", ordering="cited_times")
     def cited(self, guideline: Guideline) -> str:
-        """In how many looks at a conversation it held."""
+        """How often it held when a conversation was looked at."""
         times: int = getattr(guideline, "cited_times", 0) or 0
         return f"{times} time{'' if times == 1 else 's'}"
 
@@ -119,7 +119,7 @@ class GuidelineAdmin(SwitchedAdmin):
 class OverlapForm(forms.ModelForm):
     class Meta:
         help_texts = {
-            "kind": "What the two have to do with each other.",
+            "kind": "How the two are related.",
             "source": "One of the two.",
             "target": "The other.",
         }
@@ -129,7 +129,7 @@ class OverlapForm(forms.ModelForm):
 class ToolRelationAdmin(RecordedAdmin):
     form = OverlapForm
     about = "Tools that can serve the same need. Agents with guidance look at them together, so that one is chosen."
-    when_empty = "Two tools overlap where either would do. Agents with guidance look at such tools in one question."
+    when_empty = "Two tools overlap if either would do. Agents with guidance look at such tools in one question."
     list_display = ["source", "target", "kind"]
     list_select_related = ["source", "target"]
     search_fields = ["source__name", "target__name"]

@@ -1,4 +1,4 @@
-"""MCP servers as sources of tools: adding one, how it fares, and what it has changed by itself."""
+"""MCP servers as sources of tools: adding one, its health, and what it has changed on its own."""
 
 from typing import Any, cast
 
@@ -24,46 +24,46 @@ from approvals import configuration
 from approvals.admin_pages import actor_of
 from approvals.digest import canonical
 
-# Somebody waits for the page meanwhile.
+# A person is waiting for the page.
 CHECKS_WITHIN_SECONDS = 15.0
-# What of a contract is compared, as people read it.
+# The parts of a contract that are compared, with the labels people read.
 _PARTS = {
     "description": "Description",
     "input_schema": "Arguments",
     "output_schema": "Result",
     "wire": "What is called",
-    "claims": "What the server says of it",
+    "claims": "What the server says about it",
 }
 _HINTS = {
     "title": "Its title",
     "read_only_hint": "It changes nothing",
     "destructive_hint": "It may destroy something",
-    "idempotent_hint": "To call it again changes nothing more",
+    "idempotent_hint": "Calling it again changes nothing more",
     "open_world_hint": "It deals with the world outside",
 }
 
 
 class ServerForm(forms.Form):
-    """A new server: started here by a command of the settings, or reached at an address."""
+    """A new server: started here by a command from the settings, or reached at an address."""
 
-    name = forms.SlugField(label="Name", max_length=80, help_text="As people read it, on lists and on its breaker.")
+    name = forms.SlugField(label="Name", max_length=80, help_text="What people see in lists and on its breaker.")
     command = forms.ChoiceField(
         label="Command",
         required=False,
-        help_text="One that MCP_COMMANDS names. What runs on this machine is said there, and on no page.",
+        help_text="One of those in MCP_COMMANDS. Only that setting, and no page, says what runs on this machine.",
     )
     address = forms.CharField(
         label="Or its address",
         required=False,
         max_length=500,
-        help_text="For streamable HTTP, as in https://shop.example/mcp.",
+        help_text="For streamable HTTP, for example https://shop.example/mcp.",
     )
     credential = forms.RegexField(
         r"^[A-Z][A-Z0-9_]{0,79}$",
         label="Credential",
         required=False,
-        help_text="For an address, by name, as in SHOP: the variable CREDENTIAL_SHOP holds it. It is sent as a bearer "
-        "token, and never written here.",
+        help_text="For an address. Give a name, for example SHOP: the variable CREDENTIAL_SHOP holds the secret. It is "
+        "sent as a bearer token and never written here.",
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -74,7 +74,7 @@ class ServerForm(forms.Form):
     def clean_name(self) -> str:
         name: str = self.cleaned_data["name"]
         if ToolSource.objects.filter(name=name).exists():
-            raise forms.ValidationError("A source has this name already.")
+            raise forms.ValidationError("Another source already has this name.")
         return name
 
     def clean(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class ServerForm(forms.Form):
         if bool(found["command"]) == bool(found["address"]):
             raise forms.ValidationError("Give either a command or an address.")
         if found["address"]:
-            # Not "stdio:", which is for what the choice above names.
+            # Not "stdio:": commands are chosen in the field above.
             starts = found["address"].startswith(("https://", "http://"))
             problem = mcp_target.problem_of(found["address"] if starts else "")
             if problem:
@@ -101,7 +101,7 @@ class ServerForm(forms.Form):
 
 
 class McpSources:
-    """The part of the page of sources that is about MCP servers."""
+    """The part of the sources page that is about MCP servers."""
 
     admin_site: admin.AdminSite
     opts: Any
@@ -109,7 +109,7 @@ class McpSources:
 
     @admin.display(description="Health", ordering="health__ok")
     def how_it_fares(self, source: ToolSource) -> str:
-        """How the last look at it went."""
+        """How the last check went."""
         found = _health_of(source)
         if found is None:
             return "Never asked" if source.kind == ToolSource.Kind.MCP else ""
@@ -119,7 +119,7 @@ class McpSources:
 
     @admin.display(description="Asked", ordering="health__checked_at")
     def asked(self, source: ToolSource) -> str:
-        """In words: what is only shown on a form is written as Python writes it."""
+        """As text: a form shows a read-only value as Python writes it."""
         found = _health_of(source)
         return formats.localize(timezone.localtime(found.checked_at)) if found is not None else ""
 
@@ -134,7 +134,7 @@ class McpSources:
             if source.kind == ToolSource.Kind.MCP:
                 _check(request, source)
             else:
-                messages.info(request, f"{source.name} is no MCP server: there is nothing to ask.")
+                messages.info(request, f"The source {source.name} is not an MCP server, so there is nothing to check.")
 
     def server_urls(self) -> list[Any]:
         return [path("new-mcp-server/", self.admin_site.admin_view(self.add_server_view), name="toolsource_mcp")]
@@ -154,7 +154,7 @@ class McpSources:
 
 
 class McpTools:
-    """The part of the page of a tool that is about its server."""
+    """The part of a tool's page that is about its server."""
 
     admin_site: admin.AdminSite
     get_object: Any
@@ -166,7 +166,7 @@ class McpTools:
 
     @admin.display(description="New contract")
     def new_contract(self, tool: Tool) -> SafeString:
-        """What the server has changed, and the button that lets it hold."""
+        """What the server has changed, and the button that accepts it."""
         context = {
             "parts": differences(tool),
             "seen": refreshing.seen(tool),
@@ -175,15 +175,15 @@ class McpTools:
         return part("mcp_contract", context)
 
     def server_fieldsets(self, tool: Tool | None) -> list[Any]:
-        """What stands first on the page of a tool whose contract waits, and what its server says of it."""
+        """What comes first on a tool's page: a contract that waits, and what its server says about it."""
         if tool is None:
             return []
         found: list[Any] = []
         if tool.waiting_contract is not None:
-            said = "The server promises something else than people have seen. The tool is out of use until you accept."
+            said = "The server's contract differs from what people have seen. The tool is out of use until you accept."
             found.append(("A new contract waits", {"fields": ["new_contract"], "description": said}))
         if tool.source.kind == ToolSource.Kind.MCP:
-            said = "Nothing here is believed: what a call may do is what you set below."
+            said = "Nothing here is trusted: your settings below decide what a call may do."
             found.append(("What its server says", {"fields": ["server_says"], "description": said}))
         return found
 
@@ -192,7 +192,7 @@ class McpTools:
         return [path("<path:object_id>/accept/", accept, name="tool_accept")]
 
     def accept_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Let the contract hold that was shown."""
+        """Accept the contract that was shown."""
         tool = self.get_object(request, unquote(object_id))
         if tool is None:
             raise Http404
@@ -202,7 +202,7 @@ class McpTools:
             try:
                 voided = refreshing.accept(tool, request.POST.get("seen", ""), actor_of(request))
             except refreshing.Outdated:
-                messages.warning(request, "The server has changed it again meanwhile. Look at it as it is now.")
+                messages.warning(request, "The server has changed it again in the meantime. Look at it as it is now.")
             else:
                 aside = f" {voided} open requests were set aside: their runs ask again." if voided else ""
                 messages.success(request, f"The new contract of {tool.name} holds.{aside}")
@@ -214,13 +214,13 @@ def may_add(request: HttpRequest) -> bool:
 
 
 def in_words(claims: dict[str, Any]) -> list[str]:
-    """What a server says of a tool beyond its contract, a sentence each."""
+    """What a server says about a tool beyond its contract, one sentence each."""
     said = {name: {True: "yes", False: "no"}.get(value, value) for name, value in claims.items()}
     return [f"{_HINTS.get(name, name)}: {value}" for name, value in said.items()]
 
 
 def differences(tool: Tool) -> list[tuple[str, str, str]]:
-    """The parts of a contract that differ from those that hold: (what it is, as JSON before, and after)."""
+    """The parts of a waiting contract that differ from the one that holds: (label, JSON before, JSON after)."""
     waiting = tool.waiting_contract or {}
     pairs = [(label, getattr(tool, name), waiting.get(name)) for name, label in _PARTS.items() if name in waiting]
     return [(label, canonical(before), canonical(after)) for label, before, after in pairs if before != after]
@@ -233,10 +233,10 @@ def _health_of(source: ToolSource) -> SourceHealth | None:
 def _check(request: HttpRequest, source: ToolSource) -> None:
     found = refreshing.refresh(source, actor_of(request), CHECKS_WITHIN_SECONDS)
     if found.problem:
-        messages.warning(request, f"{source.name} could not be asked. {found.problem}")
+        messages.warning(request, f"The server {source.name} could not be checked. {found.problem}")
         return
     tools = Tool.objects.filter(source=source, missing_since=None).count()
-    messages.success(request, f"{source.name} answers: {tools} tool{'s' if tools != 1 else ''}.")
+    messages.success(request, f"The server {source.name} answers: {tools} tool{'s' if tools != 1 else ''}.")
     if found.waiting:
         messages.warning(request, f"Changed by the server and out of use until accepted: {', '.join(found.waiting)}.")
     for sentence in found.left_out:

@@ -1,4 +1,4 @@
-"""How the admin's pages are grouped: by what somebody comes for, not by the app a table lives in."""
+"""How the admin's pages are grouped: by what people come for, not by the app a table lives in."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from django.contrib.admin import AdminSite
 from django.http import HttpRequest
 from django.urls import reverse
 
-# Tables by their class's name. What stands nowhere here comes last, under "More".
+# Tables by class name. Those not listed here come last, under "More".
 GROUPS = {
     "Configuration": [
         "Agent",
@@ -43,7 +43,7 @@ _REST = "More"
 
 
 def app_list(site: AdminSite, request: HttpRequest, app_label: str | None = None) -> list[dict[str, Any]]:
-    """What `AdminSite.get_app_list` gives. The page of one app is left as Django makes it."""
+    """Replaces `AdminSite.get_app_list`. The page of a single app stays as Django makes it."""
     apps: list[dict[str, Any]] = AdminSite.get_app_list(site, request, app_label)
     if app_label is not None:
         return apps

@@ -1,4 +1,4 @@
-"""What knows an agent, a route or a tool by its name alone, in words: without that name it would mean nothing."""
+"""What refers to an agent, a route or a tool only by name, in words: without that name it would mean nothing."""
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
@@ -10,22 +10,22 @@ from agentapp import agent_settings, agent_tools
 from agentapp.models import Agent, ContextVariable, EvalCase, Guideline, KillSwitch, Route, Tool
 from approvals import delegations, grants, rule_versions
 
-# So many of those that know a name are listed.
+# How many of those that use a name are listed.
 MOST_NAMED = 5
 
 
 def refuse_rename(what: str, named_by: list[str]) -> None:
-    """Refuse a new name where something knows the old one, which would then be for nobody."""
+    """Refuse a new name while something uses the old one, which would then refer to nobody."""
     if named_by:
         more = ", and more" if len(named_by) > MOST_NAMED else ""
         raise forms.ValidationError(
-            f"These know this {what} by its name: {', '.join(named_by[:MOST_NAMED])}{more}. "
-            "Let them name another first, or take them back; a switch is released."
+            f"These refer to this {what} by name: {', '.join(named_by[:MOST_NAMED])}{more}. "
+            "Make them name another first, or take them back; release switches."
         )
 
 
 def of_agent(name: str) -> list[str]:
-    """Without its rules and switches an agent does what they forbid, and another by its name has its grants."""
+    """Without its rules and switches an agent could do what they forbid; another with its name would get its grants."""
     return [
         *(f"kill switch on the {switch}" for switch in KillSwitch.objects.filter(scope="agent", key=name)),
         *(f"rule {rule.name}" for rule in rule_versions.about(name)),
@@ -35,7 +35,7 @@ def of_agent(name: str) -> list[str]:
 
 
 def of_asking(was: str, name: str) -> list[str]:
-    """What lets other agents ask this one, or keeps them from it. The tool for that is called after it."""
+    """What lets other agents ask this one, or stops them. The tool for asking it is named after it."""
     others = Agent.objects.exclude(name=was).order_by("name")
     listed = [
         f"agent {other.name} ({column})"
@@ -57,17 +57,17 @@ def of_asking(was: str, name: str) -> list[str]:
 
 
 def refuse_taken(was: str, name: str) -> None:
-    """Refuse a new name whose tool there is: what was set for that one is not meant for this agent."""
+    """Refuse a new name whose tool already exists: that tool's settings were not made for this agent."""
     tool, row = agent_tools.tool_name(name), agent_tools.asking(was).first()
     if row is not None and Tool.objects.filter(name=tool).exclude(pk=row.pk).exists():
         raise forms.ValidationError(
-            f"There is a tool {tool} already, so the one that asks this agent cannot be called so. Choose another "
-            "name, or delete that tool first, if nothing uses it any more."
+            f"A tool {tool} already exists, so the tool that asks this agent cannot have that name. Choose another "
+            "name, or delete that tool first if nothing uses it any more."
         )
 
 
 def keeping(rows: Iterable[Model]) -> list[str]:
-    """What would name an agent, a route or a tool that is not there any more, and could not be loaded from a file."""
+    """What would name an agent, a route or a tool that no longer exists, and could not be loaded from a file."""
     rows = list(rows)
     going = [row.name for row in rows if isinstance(row, Agent)]
     routes = [row for row in rows if isinstance(row, Route)]
@@ -83,7 +83,7 @@ def keeping(rows: Iterable[Model]) -> list[str]:
 
 
 def _keeping_route(route: Route, going: Collection[Route]) -> list[str]:
-    """A rule for a route of any agent is still for those that others have."""
+    """A rule for a route of any agent still applies while another agent has a route of that name."""
     others = Route.objects.filter(name=route.name).exclude(pk__in=[each.pk for each in going])
     rules = rule_versions.about(route.agent.name, route.name, of_any_agent=not others.exists())
     return [f"rule {rule.name}" for rule in rules]
@@ -106,7 +106,7 @@ def _keeping_agent(agent: Agent, going: Collection[str]) -> Iterator[str]:
 
 
 class OwnToolsForm(forms.ModelForm):
-    """A page of its own for what is an agent's and calls tools, which are among those the agent may call."""
+    """The page of something that belongs to an agent and calls tools: only those the agent may call."""
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
@@ -117,7 +117,7 @@ class OwnToolsForm(forms.ModelForm):
 
 
 def refuse_foreign(form: Any, own: Collection[str]) -> None:
-    """Refuse tools that are not among those the agent may call: it would be offered none of them."""
+    """Refuse tools that the agent may not call: it would never be offered them."""
     for tool in form.cleaned_data.get("tools", ()):
         if tool.name not in own:
             form.add_error("tools", f"{tool.name} is not among the agent's tools.")

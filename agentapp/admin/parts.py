@@ -1,4 +1,4 @@
-"""Parts of admin pages that are more than a field: made by the server, shown as they change.
+"""Parts of admin pages that are more than a field: made by the server, updated as the form changes.
 
 A part is a template. On a form it stands in an element with `data-preview`; `admin.js` posts the form to that address
 when something changes and puts the answer in its place. Without script a button opens the same in a page of its own.
@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 
 def part(template: str, context: dict[str, Any]) -> SafeString:
-    """A template's text as the value of a field that is only shown."""
+    """A rendered template as the value of a read-only field."""
     return mark_safe(render_to_string(f"admin/parts/{template}.html", context))  # noqa: S308  (the template escapes)
 
 

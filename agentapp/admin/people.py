@@ -21,14 +21,14 @@ from agentapp.admin import sign_in
 from approvals import configuration, ledger, rule_versions
 from approvals.admin_pages import RecordedAdmin, actor_of
 
-# Providers are configured in the environment; secrets and sessions of people are nobody's to read or edit here.
+# Providers are configured in the environment. Nobody may read or edit people's secrets and sessions here.
 admin.site.unregister([User, Group, Authenticator, EmailAddress, SocialAccount, SocialApp, SocialToken, UserSession])
 
 _EVERYWHERE = [admin.ActionLocation.CHANGE_LIST, admin.ActionLocation.CHANGE_FORM]
 
 
 class NewUserForm(AdminUserCreationForm):
-    """The admin's own script puts the cursor into the first field; a second hand on it is a warning in browsers."""
+    """The admin's own script focuses the first field; browsers warn about a second autofocus."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -37,16 +37,16 @@ class NewUserForm(AdminUserCreationForm):
 
 class PersonForm(UserChangeForm):
     def clean_username(self) -> str:
-        """Signing in looks for a name in whatever case: of two that differ in it alone neither could come in."""
+        """Sign-in ignores case: if two names differed only in case, neither person could sign in."""
         name = str(self.cleaned_data["username"])
         was = self.initial.get("username", name)
         if was != name and User.objects.filter(username__iexact=name).exclude(pk=self.instance.pk).exists():
-            raise forms.ValidationError("Somebody is called so already, be it in capitals or small letters.")
+            raise forms.ValidationError("Somebody already has this name; capitals make no difference.")
         return name
 
 
 class RenewedAdmin(RecordedAdmin):
-    """Rows that say what somebody may do, and how they come in. Whoever finds an open screen needs more than that."""
+    """Rows that say what people may do and how they sign in. Finding an unlocked screen is not enough to change one."""
 
     def changeform_view(
         self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
@@ -57,11 +57,11 @@ class RenewedAdmin(RecordedAdmin):
 
 @admin.register(User)
 class UserAdmin(RenewedAdmin, DjangoUserAdmin):
-    """Nobody gives rights beyond their own reach: superusers are changed by superusers alone."""
+    """Nobody gives rights beyond their own: only superusers change superusers."""
 
     form = PersonForm
     add_form = NewUserForm
-    about = "Who can sign in. What somebody may do follows from their groups."
+    about = "Who can sign in. Their groups say what they may do."
     list_display = ["username", "first_name", "last_name", "email", "is_active", "is_staff", "last_login"]
     list_filter = ["is_active", "is_staff", "groups"]
     filter_horizontal = []
@@ -72,7 +72,7 @@ class UserAdmin(RenewedAdmin, DjangoUserAdmin):
         permissions=["change"], description="Remove passkeys and second factors, and end sessions", location=_EVERYWHERE
     )
     def forget_factors(self, request: HttpRequest, queryset: QuerySet[User]) -> HttpResponse | None:
-        """For somebody who has lost their device. Nobody does it to those above them."""
+        """For people who have lost their device. Nobody can do it to those above them."""
         if asked := sign_in.renewal(request):
             return asked
         people = [user for user in queryset if not _is_above(request, user)]
@@ -120,7 +120,7 @@ class GroupForm(forms.ModelForm):
         if was != name and (rules := rule_versions.naming(was)):
             listed = ", ".join(rule.name for rule in rules[:5])
             raise forms.ValidationError(
-                f"Thresholds, steps or drafts know this group by its name: {listed}. Let them name another group first."
+                f"Thresholds, steps or drafts refer to this group by name: {listed}. Make them name another first."
             )
         return name
 
@@ -138,11 +138,11 @@ class GroupAdmin(RenewedAdmin, DjangoGroupAdmin):
 
     @admin.display(description="Permissions")
     def rights(self, group: Group) -> str:
-        """One in a line, for whoever only looks: Django sets them one after the other, like a sentence."""
+        """One per line, for people who can only look: Django would run them together like a sentence."""
         return "\n".join(sorted(permission.name for permission in group.permissions.all())) or "-"
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        """A rule or request without its group would be open to everybody, so such a group stays."""
+        """A rule or request without its group would be open to everybody, so such a group cannot be deleted."""
         listed, counts, missing, protected = super().get_deleted_objects(objs, request)
         rows = [row for group in objs for row in (*configuration.naming(group), *rule_versions.naming(group.name))]
         named = list(dict.fromkeys(f"{type(row)._meta.verbose_name} {row}" for row in rows))

@@ -1,6 +1,6 @@
-"""The page on which somebody picks operations of a document: what it shows, and what came back from it.
+"""The page for picking operations of a document: what it shows, and what came back from it.
 
-Long documents are shown page by page; what is picked on each is noted before the next is shown, also without script.
+Long documents are shown page by page. What is picked on one is noted before the next is shown, even without script.
 """
 
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ from approvals.models import EffectClass, Risk
 from approvals.policy import DEFAULT_RISK
 
 PER_PAGE = 100
-# Longer than any that is taken, so that it is refused and not cut.
+# Longer than any name that is accepted, so that a long one is refused and not cut.
 _MAX_NAME = 200
-STATES = {"new": "New", "changed": "Changed", "same": "As it is", "picked": "Picked"}
+STATES = {"new": "New", "changed": "Changed", "same": "Unchanged", "picked": "Picked"}
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Row:
 
     @property
     def effects(self) -> list[tuple[str, str]]:
-        """Those that may be chosen: an import makes nothing less careful than it is."""
+        """Those that may be chosen: an import never makes an effect class weaker."""
         return [
             (value, str(label).partition(":")[0])
             for value, label in EffectClass.choices
@@ -60,7 +60,7 @@ class Row:
 
 
 class Picking:
-    """A document that is kept, seen through a search. `sent` is the query of the page, or the form that was posted."""
+    """A kept document, seen through a search. `sent` is the query of the page, or the form that was posted."""
 
     def __init__(self, kept: PendingImport, sent: QueryDict) -> None:
         self.kept, self._sent = kept, sent
@@ -79,7 +79,7 @@ class Picking:
 
     @cached_property
     def fitting(self) -> list[Row]:
-        """Every operation that the search fits."""
+        """Every operation that fits the search."""
         choices = self.kept.choices
         rows = [Row(number, said, choices.get(said["key"])) for number, said in enumerate(self.kept.listing)]
         return [row for row in rows if self._fits(row)]
@@ -107,7 +107,7 @@ class Picking:
 
     @property
     def schemes(self) -> list[tuple[str, str]]:
-        """Each way to show who asks, with the credential that is named for it."""
+        """Each security scheme of the service, with the credential named for it."""
         named = self.kept.summary["credentials"]
         return [
             (scheme, self._sent.get(f"credential-{scheme}", named.get(scheme, "")))
@@ -119,9 +119,9 @@ class Picking:
         return [(place, why) for place, why in self.kept.summary["left_out"]]
 
     def query(self) -> str:
-        """The same search as an address; a new one begins on its first page."""
+        """The same search as a query string; a new search begins on its first page."""
         page = self.page if self._sent.get("do") not in ("search", "") else 1
-        # A secret that somebody took for a name belongs in no address.
+        # Somebody may have typed a secret in place of a name: it must not end up in an address.
         credentials = {f"credential-{scheme}": name for scheme, name in self.schemes if NAME.fullmatch(name.strip())}
         said = {"q": self.q, "tag": self.tag, "state": self.state, "page": page if page > 1 else "", **credentials}
         return urlencode({name: value for name, value in said.items() if value})
@@ -133,7 +133,7 @@ class Picking:
         return {scheme: name.strip() for scheme, name in self.schemes if name.strip()}
 
     def note(self) -> str:
-        """Keep what was picked on this page, or of all that fit. What is wrong with it, if anything is."""
+        """Keep what was picked on this page, or everything that fits. Returns what is wrong with it, if anything."""
         shown = {}
         for number in self._sent.getlist("shown"):
             place = _number(number)
@@ -150,7 +150,7 @@ class Picking:
         for said in shown.values():
             choice = ticked.get(said["key"])
             if choice and choice.effect_class not in EffectClass.values:
-                return f"{said['key']}: {choice.effect_class[:40]!r} is no effect class."
+                return f"{said['key']}: {choice.effect_class[:40]!r} is not an effect class."
         pending.choose(self.kept, {said["key"] for said in shown.values()}, ticked)
         match self._sent.get("do"):
             case "all":

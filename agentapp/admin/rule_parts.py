@@ -1,4 +1,4 @@
-"""What a rule's page shows beside its fields: the rule in words, names for its condition, a call it is tried on."""
+"""What a rule's page shows next to its fields: the rule in words, names for its condition, a call it is tried on."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -30,44 +30,45 @@ _ALWAYS = (
     Name("tool.name", "the tool's name"),
     Name("tool.effect_class", "read, reversible, compensable or irreversible"),
     Name("agent.name", "the agent that proposes the call"),
-    Name("agent.route", "its route; empty where it has none"),
+    Name("agent.route", "its route; empty if it has none"),
     Name("run.title", "the run's title"),
-    Name("run.step", "how many steps the run has taken, as in run.step > 5"),
-    Name("run.metadata", 'what the program that started the run gave, as in run.metadata["channel"] == "email"'),
+    Name("run.step", "how many steps the run has taken, for example run.step > 5"),
+    Name("run.metadata", 'what the program that started the run gave, for example run.metadata["channel"] == "email"'),
     Name("run.id", "the run's id"),
-    Name("customer", 'the customer it is about, as in customer == "40117"'),
-    Name("environment", 'the name of this installation, as in environment == "production"'),
-    Name("now.hour", "the hour by the clock of the installation, 0 to 23"),
-    Name("now.weekday", 'mon to sun, as in now.weekday in ["sat", "sun"]'),
-    Name("now.date", 'the day, as in now.date >= "2026-12-24"'),
-    Name("now.is_business_hours", "whether people are at work, by BUSINESS_HOURS"),
+    Name("customer", 'the customer it is about, for example customer == "40117"'),
+    Name("environment", 'the name of this installation, for example environment == "production"'),
+    Name("now.hour", "the hour by the installation's clock, 0 to 23"),
+    Name("now.weekday", 'mon to sun, for example now.weekday in ["sat", "sun"]'),
+    Name("now.date", 'the day, for example now.date >= "2026-12-24"'),
+    Name("now.is_business_hours", "whether people are at work, according to BUSINESS_HOURS"),
     Name(
-        "history.count('tool', '24h')", "how often a tool was called; with 'customer', 'agent' or 'run' for that alone"
+        "history.count('tool', '24h')",
+        "how often a tool was called; add 'customer', 'agent' or 'run' to count for that one only",
     ),
-    Name("history.sum('tool.argument', '24h')", "what an argument comes to, as in … + args.amount > 500.0"),
-    Name("history.first_time('tool.argument')", "whether no call that took effect had this value there"),
+    Name("history.sum('tool.argument', '24h')", "the total of an argument, for example … + args.amount > 500.0"),
+    Name("history.first_time('tool.argument')", "whether no call that took effect had this value in that argument"),
 )
 THRESHOLDS_HELP = (
-    'Ways in which it can be decided, in place of one number: [{"approve": 2, "deny": 1, "group": "Payments"}, '
+    'Ways to decide it, instead of one number: [{"approve": 2, "deny": 1, "group": "Payments"}, '
     '{"approve": 1, "group": "Managers", "condition": "args.amount < 1000.0"}]. The first that is reached approves, '
-    "the first whose rejections are reached rejects. Each group stands among the groups above; without one everybody "
-    "who may decide counts. A condition looks at reviewer (name, groups), args, tool, run and customer."
+    "the first whose rejections are reached rejects. Each group must be among the groups above; without one everybody "
+    "who may decide counts. A condition can use reviewer (name, groups), args, tool, run and customer."
 )
 
 
 def assurance_help() -> str:
-    """What the field for assurance means here, with what the installation asks at least."""
+    """What the assurance field means here, with the least that the installation asks for."""
     least = ", ".join(f"{name} {level}" for name, level in settings.STEP_UP.items())
     return (
-        "How whoever approves shows who they are. Signed: their passkey signs the decision itself. The strictest of "
-        "the rules that ask counts; critical is a sign-in at least. "
-        + (f"At least, here: {least} (STEP_UP)." if least else "No other minimum is set here (STEP_UP).")
+        "How people who approve show who they are. Signed: their passkey signs the decision itself. The strictest of "
+        "the rules that ask counts; critical needs at least a sign-in. "
+        + (f"The minimum here: {least} (STEP_UP)." if least else "No other minimum is set here (STEP_UP).")
     )
 
 
 _KINDS = {
     "string": "text",
-    "number": "number; compare it with one, as in 100.0",
+    "number": "number; compare it with one such as 100.0",
     "integer": "whole number",
     "boolean": "true or false",
     "array": "list",
@@ -82,7 +83,7 @@ def environment_help() -> str:
 
 
 def check_thresholds(form: ModelForm) -> None:
-    """Put beside the field what is wrong with a rule's thresholds."""
+    """Report what is wrong with a rule's thresholds next to their field."""
     if "thresholds" not in form.cleaned_data:
         return
     form.cleaned_data["thresholds"] = form.cleaned_data["thresholds"] or []  # nothing typed is none
@@ -97,7 +98,7 @@ def check_thresholds(form: ModelForm) -> None:
 
 
 def names_for(tool: Tool | None) -> list[Name]:
-    """The names a condition knows, first the arguments of the tool the rule is for."""
+    """The names a condition can use, starting with the arguments of the rule's tool."""
     if tool is None:
         return [Name("args", "the call's arguments, by name, as in args.amount"), *_ALWAYS]
     found = tool.input_schema.get("properties", {})
@@ -123,9 +124,9 @@ def meaning(rule: Rule, groups: list[str]) -> dict[str, Any]:
 
 
 def unfit(rule: Rule) -> str:
-    """Why a condition can hardly ever be evaluated though it compiles, as where a text meets a number. Empty: it can.
+    """Why a condition that compiles can hardly ever be evaluated, as when it compares text and number. Empty: it can.
 
-    What it misses in a made-up call may be there in others.
+    What is missing from a made-up call may be there in others.
     """
     tool = Tool.objects.filter(name=rule.tool).first() if rule.tool else None
     if not rule.condition.strip():
@@ -140,9 +141,9 @@ def unfit(rule: Rule) -> str:
 
 
 def _tried(rule: Rule, tool: Tool | None) -> dict[str, Any]:
-    """What the condition says of one made-up call, which finds words and numbers that cannot be compared.
+    """What the condition says about one made-up call, which finds text and numbers that cannot be compared.
 
-    One that looks at nothing of a call says the same of every one.
+    A condition that looks at nothing in a call says the same about every call.
     """
     if tool is None:
         return _of_itself(rule.condition)
@@ -176,9 +177,9 @@ def _of_itself(condition: str) -> dict[str, Any]:
 
 
 def _failed(error: Exception) -> dict[str, Any]:
-    """What went wrong, as far as it helps whoever wrote the condition."""
+    """What went wrong, as far as it helps the author of the condition."""
     if str(error).startswith("No such overload"):
-        why = "it puts together what has different types, as a number and a text"
+        why = "it combines different types, such as a number and text"
     else:
         why = str(error) if isinstance(error, TypeError) else f"{type(error).__name__}: {error}"
     return {"error": error, "fails": why}

@@ -36,7 +36,7 @@ class StepsWidget(forms.MultiWidget):
         return lines + [None, ""] * (MAX_STEPS - len(lines) // 2)
 
     def get_context(self, name: str, value: Any, attrs: Any) -> dict[str, Any]:
-        # What a rule keeps is a list too, of steps; what was typed is one of texts.
+        # Both are lists: a rule keeps steps, a form sends texts.
         kept = all(isinstance(one, dict) for one in value or [])
         return super().get_context(name, self.decompress(value) if kept else value, attrs)
 
@@ -45,7 +45,7 @@ class StepsWidget(forms.MultiWidget):
 
 
 class StepsField(forms.MultiValueField):
-    """The list that a rule keeps."""
+    """The list of steps that a rule keeps."""
 
     widget = StepsWidget
 
@@ -56,7 +56,7 @@ class StepsField(forms.MultiValueField):
         super().__init__(parts, required=False, require_all_fields=False, **kwargs)
 
     def offer(self, current: object) -> None:
-        """Let the groups there are be chosen, and those that the rule names already."""
+        """Offer the groups that exist, and those that the rule already names."""
         names = sorted({*Group.objects.values_list("name", flat=True), *filter(None, groups_named(current))})
         choices: list[Any] = [
             ("", "No step"),

@@ -1,4 +1,4 @@
-"""The life of one rule: its draft with what it would change, what is in force, and every version that ever was."""
+"""The life of one rule: its draft and what that would change, what is in force, and every version it has had."""
 
 from typing import Any, cast
 
@@ -32,12 +32,12 @@ class WhyForm(forms.Form):
         max_length=MAX_WHY,
         widget=forms.Textarea(attrs={"rows": 2}),
         label="Why",
-        help_text="Kept with the version, as in 'agreed with finance on Monday'.",
+        help_text="Kept with the version, for example 'agreed with finance on Monday'.",
     )
 
 
 class RuleLife(admin.ModelAdmin):
-    """The page of a rule's versions, and what can be done there. Every act is a post."""
+    """The page of a rule's versions, and what can be done there. Every action is a post."""
 
     def life_urls(self) -> list[Any]:
         view = self.admin_site.admin_view
@@ -47,13 +47,13 @@ class RuleLife(admin.ModelAdmin):
         ]
 
     def versions_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Look at it. Whoever may look at rules may."""
+        """Show it, to everybody who may view rules."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         return self._page(request, self._rule(request, object_id), WhyForm())
 
     def do_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """One act on the rule or its draft, by somebody who may change rules."""
+        """One action on the rule or its draft, by a person who may change rules."""
         if not self.has_change_permission(request):
             raise PermissionDenied
         rule = self._rule(request, object_id)
@@ -69,7 +69,7 @@ class RuleLife(admin.ModelAdmin):
         return redirect("admin:approvals_rule_changelist") if gone else redirect("admin:rule_versions", rule.pk)
 
     def _do(self, request: HttpRequest, rule: Rule, why: str) -> str | None:
-        """Do what the pressed button says. What stopped it, if anything did."""
+        """Do what the pressed button says. Returns what stopped it, if anything."""
         user, actor = cast(User, request.user), actor_of(request)
         act, digest = request.POST.get("do", ""), request.POST.get("terms", "")
         done: Any
@@ -83,7 +83,7 @@ class RuleLife(admin.ModelAdmin):
             case "simulate" | "activate" | "watch" | "stop-watching" | "discard":
                 draft = rule_versions.draft_of(rule)
                 if draft is None or draft.terms_digest != digest:
-                    return "Somebody was here before you: the draft is another one now, or in force. Look again."
+                    return "Somebody was here before you: the draft has changed or is in force. Look again."
                 done = _with_draft(act, draft, user, actor, why)
             case _:
                 return "There is no such button."
@@ -126,10 +126,10 @@ _DONE = {
     "restore": "A draft of {} with the terms of that version was made and simulated. Activate it to bring them back.",
     "switch-off": "{} is switched off.",
     "simulate": "The draft of {} was simulated. Nothing else was changed.",
-    "activate": "{} is in force as it was drafted.",
+    "activate": "{} is in force as drafted.",
     "watch": "The draft of {} watches every call from now on, and decides nothing.",
-    "stop-watching": "The draft of {} does not watch any more.",
-    "discard": "The draft of {} is thrown away.",
+    "stop-watching": "The draft of {} no longer watches.",
+    "discard": "The draft of {} is discarded.",
 }
 
 
@@ -145,7 +145,7 @@ def _with_draft(act: str, draft: RuleVersion, user: User, actor: str, why: str) 
 
 
 def _of_draft(draft: RuleVersion, rule: Rule, groups: list[str], user: User) -> dict[str, Any]:
-    """What the page says of a draft: its words, what differs, what it would have changed, what keeps it back."""
+    """What the page says about a draft: its words, what differs, what it would have changed, what holds it back."""
     now = rule_terms.terms_of(rule, groups) if rule.version else {}
     made = rule_terms.as_rule(rule, draft.terms)
     refusal = rule_versions.why_not(draft, user)
@@ -164,7 +164,7 @@ def _of_draft(draft: RuleVersion, rule: Rule, groups: list[str], user: User) -> 
 
 
 def _calls(draft: RuleVersion, user: User) -> list[Call]:
-    """The calls that would go otherwise, with a link to those whose run this person may see."""
+    """The calls that would turn out differently, with a link to those whose run this person may see."""
     runs = {each["run"] for each in draft.simulated_calls}
     seen = {str(pk) for pk in auth.visible_runs(user).filter(pk__in=runs).values_list("pk", flat=True)}
     return [
@@ -176,7 +176,7 @@ def _calls(draft: RuleVersion, user: User) -> list[Call]:
 
 
 def _compared(request: HttpRequest, rule: Rule, groups: list[str], versions: list[RuleVersion]) -> dict[str, Any]:
-    """Two versions beside each other, as the address asks; without being asked the last two."""
+    """Two versions side by side: those the address names, or else the last two."""
     known = {version.number: version for version in versions}
     numbers = [version.number for version in versions]
     asked = [request.GET.get(name, "") for name in ("from", "to")]

@@ -11,7 +11,7 @@ _VERDICTS = {"allow": "runs", "ask": "asks", "deny": "is refused", "unknown": "n
 
 @dataclass(frozen=True)
 class Call:
-    """One call that would have gone otherwise. Without an address where its run is not for this person."""
+    """One call that would have turned out differently. It has no address if this person may not see its run."""
 
     tool: str
     at: datetime
@@ -35,12 +35,12 @@ class Call:
 
 
 def headline(numbers: Mapping[str, Any]) -> list[str]:
-    """What would have been otherwise, a sentence each; the first says how much was looked at."""
+    """What would have been different, one sentence each; the first says how much was looked at."""
     looked_at, days = numbers["looked_at"], numbers["days"]
     scope = f"The latest {looked_at} calls" if numbers["cut"] else _number(looked_at, "call")
     said = [f"{scope} of the last {days} days looked at{', and not those before them' if numbers['cut'] else ''}."]
     if not looked_at:
-        return [f"No call of the last {days} days is one that this rule is about, before or after."]
+        return [f"No call of the last {days} days falls under this rule, before or after the change."]
     changes = [
         _more_and_fewer(numbers["more_ask"], numbers["fewer_ask"], "ask"),
         _more_and_fewer(numbers["more_refused"], numbers["fewer_refused"], "be refused"),
@@ -48,23 +48,23 @@ def headline(numbers: Mapping[str, Any]) -> list[str]:
     ]
     said += [change for change in changes if change]
     if not numbers["changed"]:
-        said.append("None would be ruled on otherwise.")
+        said.append("None would be ruled on differently.")
     if numbers["other_terms"]:
         said.append(
             f"{_number(numbers['other_terms'], 'call')} would ask on other terms: other people, times, risk or rights."
         )
     if numbers["since_then"]:
-        said.append(f"{numbers['since_then']} of these would go so by the rules of today, without this draft.")
+        said.append(f"{numbers['since_then']} of these would turn out so under today's rules, without this draft.")
     if numbers["unknown"]:
-        said.append(f"Of {_number(numbers['unknown'], 'call')} nobody knows: it hangs on what was not kept.")
-    # A simulation of before has not counted them.
+        said.append(f"For {_number(numbers['unknown'], 'call')} nobody knows: it depends on what was not kept.")
+    # Older simulations did not count them.
     if failed := numbers.get("failed", 0):
         of = _number(numbers["about"], "call")
         said.append(
             f"The condition could not be evaluated for {failed} of {of} it is about; such a call asks a person."
         )
     if numbers["unreadable"]:
-        said.append(f"{_number(numbers['unreadable'], 'call')} cannot be read any more.")
+        said.append(f"{_number(numbers['unreadable'], 'call')} can no longer be read.")
     return said
 
 

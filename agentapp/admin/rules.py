@@ -29,10 +29,10 @@ from approvals.standing import Refusal
 class RuleForm(forms.ModelForm):
     """Names are chosen, not typed: a rule for a tool that does not exist would protect nothing."""
 
-    agent = forms.ChoiceField(required=False, help_text="For calls of one agent, or of every one.")
-    route = forms.ChoiceField(required=False, help_text="For calls on one route of an agent, or on every one.")
+    agent = forms.ChoiceField(required=False, help_text="For calls of one agent, or of every agent.")
+    route = forms.ChoiceField(required=False, help_text="For calls on one route of an agent, or on every route.")
     tool = forms.ChoiceField(
-        required=False, help_text="For which tool. A rule that allows must name one, or only reads."
+        required=False, help_text="For calls of one tool. A rule that allows must name a tool or cover only reads."
     )
     effect_class = forms.ChoiceField(
         required=False,
@@ -47,9 +47,9 @@ class RuleForm(forms.ModelForm):
     )
     escalation = StepsField(
         label="While nobody decides",
-        help_text=f"Up to {MAX_STEPS} steps, each after so many seconds without a decision. A group that may decide "
-        "too is told, and sees the request from then on. Its people need the right to decide, as all do."
-        " How many must approve, and who must not, stays as it is.",
+        help_text=f"Up to {MAX_STEPS} steps, each after a number of seconds without a decision. A group that may "
+        "decide too is told, and sees the request from then on. Its members need the right to decide, like everybody. "
+        "How many must approve, and who must not, stays the same.",
     )
 
     class Meta:
@@ -61,33 +61,33 @@ class RuleForm(forms.ModelForm):
         }
         help_texts = {
             "active": "Only active rules decide. Without the tick, activating this draft switches the rule off.",
-            "condition": "Which of these calls, as an expression that is true or false, as in args.amount > 100.0. "
-            "Empty means all of them. One that cannot be evaluated asks a person.",
+            "condition": "Which of these calls, as an expression that is true or false, for example "
+            "args.amount > 100.0. Empty means all of them. If it cannot be evaluated, a person is asked.",
             "verdict": "Deny beats ask, and ask beats allow, whatever the order of the rules.",
-            "risk": "How loudly people are told. High needs a second key to approve, critical two people, a typed word "
-            "and a sign-in of the last five minutes.",
+            "risk": "How loudly people are told. High needs a second key to approve; critical needs two people, a "
+            "typed word and a sign-in within the last five minutes.",
             "thresholds": rule_parts.THRESHOLDS_HELP,
             "environment": rule_parts.environment_help(),
-            "answered_by": "A customer confirms in their conversation. People decide where there is none to ask, and "
-            "as well at high and critical risk.",
-            "on_expiry": "What becomes of a request that nobody decided in time. It is never approved.",
-            "expires_seconds": f"How long people have, in seconds, as in 900 for a quarter of an hour. Empty means "
-            f"{settings.APPROVAL_EXPIRES_SECONDS}.",
-            "target_seconds": "Within how many seconds somebody should decide. What takes longer is marked. "
+            "answered_by": "A customer confirms in their conversation. People decide if there is no customer to ask, "
+            "and also at high and critical risk.",
+            "on_expiry": "What happens to a request that nobody decided in time. It is never approved.",
+            "expires_seconds": f"How long people have, in seconds, for example 900 for a quarter of an hour. Empty "
+            f"means {settings.APPROVAL_EXPIRES_SECONDS}.",
+            "target_seconds": "Within how many seconds somebody should decide. Requests that take longer are marked. "
             + (
                 f"Empty means {settings.APPROVAL_TARGET_SECONDS}."
                 if settings.APPROVAL_TARGET_SECONDS
                 else "Empty means no target."
             ),
             "business_hours": (
-                f"The target, the steps and the expiry of this rule count {settings.BUSINESS_HOURS} only "
+                f"The target, the steps and the expiry of this rule count only {settings.BUSINESS_HOURS} "
                 f"({settings.TIME_ZONE})."
                 if settings.BUSINESS_HOURS.week
-                else "No business hours are set here (BUSINESS_HOURS), so every hour counts all the same."
+                else "No business hours are set here (BUSINESS_HOURS), so every hour counts."
             ),
             "assurance": rule_parts.assurance_help(),
-            "hold_seconds": "For how many seconds a decision can be undone before it takes effect, 60 at most. 0 runs "
-            f"at once. Empty means {settings.UNDO_HOLD_SECONDS}.",
+            "hold_seconds": "How many seconds a decision can be undone before it takes effect, at most 60. 0 takes "
+            f"effect at once. Empty means {settings.UNDO_HOLD_SECONDS}.",
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -128,12 +128,12 @@ class RuleForm(forms.ModelForm):
         rule = Rule(
             **{name: value for name, value in self.cleaned_data.items() if name in columns and value is not None}
         )
-        # What is refused is said of the condition as it stands.
+        # Problems are reported for the condition as it was typed.
         rule.condition = str(self.data.get("condition", ""))
         return rule, [group.name for group in self.cleaned_data.get("groups", [])]
 
     def _offer(self, field: str, every: str, names: Iterable[str]) -> None:
-        if field not in self.fields:  # a page to look at only
+        if field not in self.fields:  # a read-only page
             return
         current = getattr(self.instance, field)
         offered = sorted({*names, *([current] if current else [])})
@@ -141,7 +141,7 @@ class RuleForm(forms.ModelForm):
 
 
 def _show_draft(rule: Rule | None) -> RuleVersion | None:
-    """Let a row that was read say what its draft says: the page edits that, never what is in force."""
+    """Give a row that was read the values of its draft: the page edits the draft, never what is in force."""
     if rule is None or rule._state.adding:
         return None
     draft = rule_versions.draft_of(rule)
@@ -153,7 +153,7 @@ def _show_draft(rule: Rule | None) -> RuleVersion | None:
 
 
 def _groups(rule: Rule) -> list[str]:
-    """The names of a rule's groups, or of those that its draft names where that is shown."""
+    """The names of a rule's groups, or of its draft's groups if the draft is shown."""
     if rule._state.adding:
         return []
     drafted: list[str] | None = getattr(rule, "drafted_groups", None)
@@ -166,10 +166,10 @@ class RuleAdmin(RuleLife, SwitchedAdmin):
     switch = "active"
     about = (
         "Which calls run, wait for a person or are refused. Of all rules that fit a call the strictest verdict wins: "
-        "deny, then ask, then allow. The order says which of several names the terms. A change is a draft first: it "
-        "is simulated on the calls of the last 30 days, then activated."
+        "deny, then ask, then allow. The order says which of several rules sets the terms. A change is a draft first: "
+        "it is simulated on the calls of the last 30 days, then activated."
     )
-    when_empty = "Without a rule reads run, and every other call waits for a person. A rule can allow, ask or refuse."
+    when_empty = "Without rules, reads run and every other call waits for a person. A rule can allow, ask or refuse."
     actions = ["switch_on", "switch_off"]
     list_display = ["order", "name", "words", "ruled", "risk", "drafted", "active"]
     list_display_links = ["name"]
@@ -183,7 +183,7 @@ class RuleAdmin(RuleLife, SwitchedAdmin):
             "Which calls",
             {
                 "fields": ["agent", "route", "tool", "effect_class", "environment", "condition"],
-                "description": "A call must fit all of it.",
+                "description": "A call must fit all of these.",
             },
         ),
         ("What the rule means", {"fields": ["meaning"]}),
@@ -191,7 +191,7 @@ class RuleAdmin(RuleLife, SwitchedAdmin):
             "What happens",
             {
                 "fields": ["verdict", "risk"],
-                "description": "Requests that wait already keep the terms they were made with.",
+                "description": "Requests that already wait keep the terms they were made with.",
             },
         ),
         (
@@ -242,7 +242,7 @@ class RuleAdmin(RuleLife, SwitchedAdmin):
     def get_fieldsets(self, request: HttpRequest, obj: Rule | None = None) -> Any:
         if obj is not None:
             return super().get_fieldsets(request, obj)
-        # The first version has no number to look at.
+        # A new rule has no version number to show.
         (title, first), *rest = self.fieldsets
         return [(title, {**first, "fields": [name for name in first["fields"] if name != "version"]}), *rest]
 
@@ -251,11 +251,11 @@ class RuleAdmin(RuleLife, SwitchedAdmin):
         return super().get_queryset(request).prefetch_related("groups", Prefetch("versions", drafts, to_attr="drafts"))
 
     def get_readonly_fields(self, request: HttpRequest, obj: Rule | None = None) -> list[str]:
-        # A rule keeps its name: its versions and what it let run are found by it.
+        # A rule keeps its name: its versions and the calls it let run are found by it.
         return [*self.readonly_fields, "name"] if obj is not None else list(self.readonly_fields)
 
     def has_delete_permission(self, request: HttpRequest, obj: Rule | None = None) -> bool:
-        # One that asks or refuses is switched off first, after a simulation.
+        # A rule that asks or refuses must be switched off first, after a simulation.
         allowed: bool = super().has_delete_permission(request, obj)
         if obj is None or not allowed:
             return allowed
@@ -287,7 +287,7 @@ class RuleAdmin(RuleLife, SwitchedAdmin):
         return super().render_change_form(request, context | drafts, *args, **kwargs)
 
     def said_by(self, row: Rule) -> dict[str, Any]:
-        """The form shows the draft, where there is one."""
+        """The form shows the draft, if there is one."""
         draft = rule_versions.draft_of(row)
         return draft.terms if draft is not None else rule_terms.terms_of(row)
 
@@ -312,15 +312,15 @@ class RuleAdmin(RuleLife, SwitchedAdmin):
         return self._drafted(request, obj)
 
     def _drafted(self, request: HttpRequest, rule: Rule) -> HttpResponse:
-        """Lead on to where the draft is simulated and activated."""
+        """Redirect to the page where the draft is simulated and activated."""
         if getattr(request, "rule_refused", False):
-            messages.info(request, f"Nothing of {rule.name} was changed.")
+            messages.info(request, f"The rule {rule.name} was not changed.")
         else:
             messages.success(request, f"The draft of {rule.name} is kept. It decides nothing until it is activated.")
         return redirect("admin:rule_versions", rule.pk)
 
     def set_all(self, request: HttpRequest, queryset: QuerySet[Any], column: str, value: Any) -> None:
-        """Switch rules that allow off at once. Every other switch is a draft, to be simulated and activated."""
+        """Switch off rules that allow, at once. Any other switch becomes a draft, to be simulated and activated."""
         user, actor = cast(User, request.user), actor_of(request)
         done, drafted, left = 0, [], []
         for rule in queryset:
@@ -339,7 +339,7 @@ class RuleAdmin(RuleLife, SwitchedAdmin):
             said = f"Drafted, to be simulated and activated: {', '.join(drafted)}."
             self.message_user(request, f"{said} Only a rule that allows is switched off at once.", messages.WARNING)
         if left:
-            said = f"Left as they are, because they have a draft already: {', '.join(left)}."
+            said = f"Left as they are, because they already have a draft: {', '.join(left)}."
             self.message_user(request, said, messages.WARNING)
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:

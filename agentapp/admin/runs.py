@@ -1,4 +1,4 @@
-"""The records of what agents did, to look at. Secrets are masked; what a provider wants back is left out."""
+"""The records of what agents did, read only. Secrets are masked; what providers need back is left out."""
 
 import json
 from collections.abc import Collection, Iterable
@@ -28,13 +28,13 @@ class MockedFilter(admin.SimpleListFilter):
 
 
 def _without(hidden: Collection[str], columns: Iterable[Any]) -> list[Any]:
-    """Columns that a list may be sorted by, without those that whoever looks does not see as they are."""
+    """Columns that a list may be sorted by, without those that the viewer does not see as they are."""
     return [name for name in columns if name not in hidden or not discretion.hides()]
 
 
 @admin.register(Run)
 class RunAdmin(ReadOnlyAdmin):
-    about = "Executions of agents, as the table has them. The console's Runs show the same as a trace."
+    about = "Executions of agents, as they are stored. The console's Runs page shows the same as a trace."
     when_empty = "A run is started in the console or over the API."
     list_display = [
         "reference",
@@ -50,11 +50,11 @@ class RunAdmin(ReadOnlyAdmin):
     list_filter = ["state", MockedFilter, "agent", "stop_reason"]
     list_select_related = ["agent", "starter"]
     search_fields = ["id", "title", "customer"]
-    # What repeats the arguments of calls, secrets among them, or could be guessed at by: the digest has no salt.
+    # These repeat the arguments of calls, secrets included, or help to guess them: the digest has no salt.
     exclude = ["script", "mocks", "opening", "request_digest", "lease_token"]
 
     def get_search_fields(self, request: HttpRequest) -> Any:
-        # Whom personal data is hidden from would learn it by what is found, and by what stands before what.
+        # People from whom personal data is hidden would learn it from what a search finds, or from a sort order.
         return ["id"] if discretion.hides() else super().get_search_fields(request)
 
     def get_sortable_by(self, request: HttpRequest) -> Any:
@@ -85,7 +85,7 @@ class ToolExecutionAdmin(ReadOnlyAdmin):
     fieldsets = [
         (None, {"fields": ["name", "run", "step", "index", "call_id", "state"]}),
         ("What was proposed", {"fields": ["tool", "tool_version", "effect_class", "consequential", "proposed"]}),
-        ("What let it run", {"fields": ["ruling", "approval", "allowed_by", "idempotency_key"]}),
+        ("What let it run", {"fields": ["ruled", "approval", "allowed_by", "idempotency_key"]}),
         (
             "What came of it",
             {
@@ -111,6 +111,10 @@ class ToolExecutionAdmin(ReadOnlyAdmin):
     def proposed(self, execution: ToolExecution) -> str:
         return masked_arguments(execution.arguments_text, secret_fields_of(execution))
 
+    @admin.display(description="Ruling")
+    def ruled(self, execution: ToolExecution) -> str:
+        return _text(execution.ruling) if execution.ruling else ""
+
     @admin.display(description="Arguments that ran")
     def executed(self, execution: ToolExecution) -> str:
         return masked_arguments(execution.executed_text, secret_fields_of(execution))
@@ -121,7 +125,7 @@ class ToolExecutionAdmin(ReadOnlyAdmin):
 
     @admin.display(description="Metadata")
     def told(self, execution: ToolExecution) -> str:
-        """For people only; it may repeat what the call was given."""
+        """For people only; it may repeat the call's arguments."""
         shown = masked(execution.metadata, secret_fields_of(execution))
         return _text(blotted_within(shown, execution.secret_values))
 
@@ -150,9 +154,9 @@ class MessageAdmin(ReadOnlyAdmin):
 
 
 def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, indent=2)
 
 
 def secret_fields_of(execution: ToolExecution) -> list[str]:
-    """What is secret now, and what was secret when it was asked about."""
+    """Fields that are secret now, and those that were secret when people were asked."""
     return sorted(lens.hidden(execution.all_secret_fields, execution.all_pii_fields))

@@ -1,4 +1,4 @@
-"""The admin's sign-in is the console's, and so is changing one's password: one page each, one set of rules."""
+"""The admin uses the console's pages for signing in and for changing a password, so one set of rules applies."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -17,7 +17,7 @@ from agentapp.renewed import is_renewed
 
 @login_not_required
 def sign_in(request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-    """Send people to the console's page. Somebody who is signed in already lacks the right to be here."""
+    """Send people to the console's page. A person who is already signed in lacks the right to be here."""
     if request.user.is_authenticated:
         raise PermissionDenied
     back = request.GET.get(REDIRECT_FIELD_NAME, "")
@@ -27,21 +27,21 @@ def sign_in(request: HttpRequest, extra_context: Any = None) -> HttpResponse:
 
 
 def password(request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-    """Django's own page would change it without a word in the ledger."""
+    """Django's own page would change it without recording it in the ledger."""
     return redirect("settings_security")
 
 
 def renewal(request: HttpRequest, *, holds_password: bool = False) -> HttpResponse | None:
-    """Where somebody shows again who they are; None for whoever did within the last five minutes.
+    """Where people confirm who they are; None if this person did so within the last five minutes.
 
-    What was posted is kept with their session until then, and goes on. A password typed for somebody is not kept.
+    What they posted is kept in their session until then, and goes on. A password typed for somebody else is not kept.
     """
     if is_renewed(request):
         return None
     page, back = resolve_url("account_reauthenticate"), request.get_full_path()
-    # What was posted before and left there is not what goes on now.
+    # A post left there earlier must not be the one that goes on now.
     request.session.pop(reauthentication.STATE_SESSION_KEY, None)
     if request.method == "POST" and not holds_password:
         reauthentication.suspend_request(request, page)
-        back = request.path  # by which it is found; what followed it in the address is kept with it
+        back = request.path  # by which it is found; the query string is kept with it
     return redirect(f"{page}?{urlencode({REDIRECT_FIELD_NAME: back})}")

@@ -1,4 +1,4 @@
-"""Where tools come from, and importing them from an OpenAPI document: read, pick, take."""
+"""Where tools come from, and importing them from an OpenAPI document: read, pick, import."""
 
 import uuid
 from typing import Any, cast
@@ -30,10 +30,10 @@ _IMPORTS = ("agentapp.change_tool", "agentapp.add_toolsource", "agentapp.change_
 class ToolSourceForm(forms.ModelForm):
     class Meta:
         help_texts = {
-            "name": "As people read it, on lists and on its breaker.",
-            "credentials": f'For each of its schemes a credential by name, as in {{"token": "SHOP"}}: the variable '
-            f"{PREFIX}SHOP of the workers' environment holds it. None is ever written here.",
-            "hosts": 'The hosts that its tools may ask, as in ["api.shop.example"]. Empty: that of its address alone.',
+            "name": "What people see in lists and on its breaker.",
+            "credentials": f'The name of a credential for each of its schemes, for example {{"token": "SHOP"}}: the '
+            f"variable {PREFIX}SHOP in the workers' environment holds the secret. It is never written here.",
+            "hosts": 'The hosts its tools may call, for example ["api.shop.example"]. Empty: only its address\'s host.',
         }
 
     def clean_credentials(self) -> Any:
@@ -55,11 +55,11 @@ class ToolSourceForm(forms.ModelForm):
 
 
 class DocumentForm(forms.Form):
-    """A document, from one of three places, and what is to be made of it."""
+    """A document, from one of three places, and what to make of it."""
 
     url = forms.URLField(
         label="Its address", required=False, max_length=500, assume_scheme="https",
-        help_text="An https address that everybody can reach, as in https://shop.example/openapi.json.",
+        help_text="A public https address, for example https://shop.example/openapi.json.",
     )  # fmt: skip
     file = forms.FileField(label="Or a file", required=False, help_text="JSON or YAML, up to 20 MB.")
     text = forms.CharField(
@@ -67,19 +67,19 @@ class DocumentForm(forms.Form):
     )
     name = forms.SlugField(
         label="Name of the source", required=False, max_length=80,
-        help_text="As in shop. Empty: made of the document's title.",
+        help_text="For example shop. Empty: made from the document's title.",
     )  # fmt: skip
     location = forms.CharField(
         label="Address of the service", required=False, max_length=500,
-        help_text="Where calls go, as in https://api.shop.example/v2. Empty: as the document says.",
+        help_text="Where calls go, for example https://api.shop.example/v2. Empty: as the document says.",
     )  # fmt: skip
     beginning = forms.RegexField(
         r"^[A-Za-z0-9_-]*$", label="Names begin with", required=False, max_length=40,
-        help_text="What the name of each tool begins with, as in shop_.",
+        help_text="What the name of each tool begins with, for example shop_.",
     )  # fmt: skip
     checks_answers = forms.BooleanField(
         label="Check answers", required=False,
-        help_text="An answer that is not as the document declares is a failure. Many documents are not that exact.",
+        help_text="An answer that differs from the document is a failure. Many documents are not that exact.",
     )  # fmt: skip
 
     def clean_file(self) -> Any:
@@ -95,7 +95,7 @@ class DocumentForm(forms.Form):
         return found
 
     def given(self) -> Given:
-        """What was given, the document fetched where only its address was. Raises Refused."""
+        """What was given, with the document fetched if only its address was given. Raises Refused."""
         said = self.cleaned_data
         file, url = said["file"], said["url"]
         text = planning.fetch(url) if url else file.read() if file else said["text"]
@@ -137,7 +137,7 @@ class ToolSourceAdmin(mcp.McpSources, RecordedAdmin):
             tools.append({"label": "Its tools", "url": url})
             if source.kind == planning.KIND and _may_import(request):
                 url = reverse("admin:toolsource_import_anew", args=[source.pk])
-                tools.append({"label": "Import anew", "url": url})
+                tools.append({"label": "Import again", "url": url})
         return super().render_change_form(request, context | {"own_tools": tools}, *args, **kwargs)
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
@@ -170,13 +170,13 @@ class ToolSourceAdmin(mcp.McpSources, RecordedAdmin):
                 form.add_error(refused.field if refused.field in form.fields else None, refused.message)
             else:
                 return redirect("admin:toolsource_pick", kept.pk)
-        title = f"Import {source.name} anew" if source else "Import an OpenAPI document"
+        title = f"Import {source.name} again" if source else "Import an OpenAPI document"
         return TemplateResponse(
             request, "admin/sources/import.html", self._around(request, title, form=form, row=source)
         )
 
     def pick_view(self, request: HttpRequest, key: uuid.UUID) -> HttpResponse:
-        """Show the operations, note what is picked, and take it."""
+        """Show the operations, note what is picked, and import it."""
         _check_may_import(request)
         kept = pending.find(key, cast(User, request.user))
         if kept is None:
@@ -199,7 +199,7 @@ class ToolSourceAdmin(mcp.McpSources, RecordedAdmin):
         return redirect(f"{request.path}?{picking.query()}")
 
     def _take(self, request: HttpRequest, kept: PendingImport, picking: Picking) -> str:
-        """Import what was picked. What is wrong, if anything is."""
+        """Import what was picked. Returns what is wrong, if anything."""
         try:
             done = pending.take(kept, actor_of(request), picking.credentials)
         except Refused as refused:

@@ -17,7 +17,7 @@ from approvals.clock import is_too_far
 
 
 class NewTokenForm(forms.ModelForm):
-    """What a token is for. One that decides or comments is made by nobody but the person in whose name it does."""
+    """What a token is for. Only the person it acts as can make one that decides or comments."""
 
     scopes = forms.MultipleChoiceField(
         choices=[(scope, f"{scope}: {meaning}") for scope, meaning in auth.SCOPES.items()],
@@ -31,9 +31,9 @@ class NewTokenForm(forms.ModelForm):
         model = ApiToken
         fields = ["name", "user", "scopes", "expires_at"]
         help_texts = {
-            "name": "What uses it, as in 'nightly import'.",
-            "user": "In whose name it acts, and with whose rights at most. You decide nothing about runs that "
-            "it starts in another's name.",
+            "name": "What uses it, for example 'nightly import'.",
+            "user": "The person it acts as, with at most their rights. You cannot decide about runs that it starts "
+            "in another person's name.",
             "expires_at": "When it stops working. Empty means never; a date is safer.",
         }
 
@@ -76,8 +76,8 @@ class ApiTokenAdmin(RowAdmin):
     """Tokens are made and revoked; they are never changed, and their rows stay."""
 
     about = (
-        "Keys of programs. A token acts as one person, within its scopes and that person's rights. It is shown once, "
-        "when it is made; what is lost is revoked and made anew."
+        "Keys for programs. A token acts as one person, within its scopes and that person's rights. It is shown once, "
+        "when it is made; if you lose it, revoke it and make another."
     )
     when_empty = "A program that starts runs or reads records needs a token. Each is shown once, when it is made."
     actions = ["revoke"]
@@ -127,7 +127,7 @@ class ApiTokenAdmin(RowAdmin):
         self.message_user(request, f"{revoked} revoked.", messages.SUCCESS)
 
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
-        """Whoever finds an open screen needs more than that for a token. Revoking one is safe, and asks nothing."""
+        """Finding an unlocked screen is not enough to make a token. Revoking one is safe, so it asks nothing."""
         return sign_in.renewal(request) or super().add_view(request, form_url, extra_context)
 
     def get_form(self, request: HttpRequest, obj: ApiToken | None = None, change: bool = False, **kwargs: Any) -> Any:
@@ -164,7 +164,7 @@ class ApiTokenAdmin(RowAdmin):
         form.instance.secret = secret
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
-        """The token, in this answer alone: what is said on the page after it travels in a cookie."""
+        """Show the token in this answer only: a message on the next page would travel in a cookie."""
         shown = {"title": "Token", "opts": self.opts, "row": obj, "secret": obj.secret}
         answer = TemplateResponse(request, "admin/token_made.html", self.admin_site.each_context(request) | shown)
         add_never_cache_headers(answer)

@@ -1,4 +1,4 @@
-"""What the page of a tool shows beside its settings: the card, its arguments, the rules on it, earlier versions."""
+"""What the page of a tool shows next to its settings: the card, its arguments, the rules on it, earlier versions."""
 
 import json
 from typing import Any
@@ -26,7 +26,7 @@ def names_of(tool: Tool) -> list[str]:
 
 
 def result_names_of(tool: Tool) -> list[str]:
-    """The fields of its results, where its contract says which there are."""
+    """The fields of its results, if its contract lists them."""
     found = (tool.output_schema or {}).get("properties")
     return list(found) if isinstance(found, dict) else []
 
@@ -53,7 +53,7 @@ def card_context(tool: Tool, text: str) -> dict[str, Any]:
     try:
         arguments = parse(text)
         if not isinstance(arguments, dict):
-            raise MalformedJSON("The arguments are an object, as in {}.")
+            raise MalformedJSON("The arguments must be an object, for example {}.")
     except MalformedJSON as error:
         return context | {"problem": str(error)}
     shown, state = masked(arguments, tool.secret_fields), sentences.looked_up(tool)
@@ -73,7 +73,7 @@ def arguments_table(tool: Tool) -> SafeString:
 
 
 def rules_on(tool: Tool) -> SafeString:
-    """What decides about its calls: the rules that can fit, in order, and what holds where none does."""
+    """What decides about its calls: the rules that can fit, in order, and what applies if none does."""
     rules = catalogue.rules_for(tool).prefetch_related("groups")
     context = {
         "rules": [

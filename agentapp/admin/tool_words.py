@@ -1,4 +1,4 @@
-"""What the page of a tool says of where its contract comes from, by the kind of its source."""
+"""What the page of a tool says about where its contract comes from, by the kind of its source."""
 
 from dataclasses import dataclass
 
@@ -21,17 +21,17 @@ class Words:
 
 BY_KIND: dict[str, Words] = {
     ToolSource.Kind.PYTHON: Words(
-        card="The words of a request come from the tool's code, never from a model. They are changed there; here you "
-        "see what they make of a call.",
+        card="The words of a request come from the tool's code, never from a model. Change them there; here you see "
+        "how they describe a call.",
         safety="Yours to set: reading the tools from code again never touches it.",
         contract="Read from code.",
         first="the tool was read from code",
         declares="The code of",
     ),
     ToolSource.Kind.OPENAPI: Words(
-        card="The words of a request are made from the service's document, never by a model. Here you see what they "
-        "make of a call.",
-        safety="Yours to set: importing the document again can make it stricter, and never weaker.",
+        card="The words of a request are made from the service's document, never by a model. Here you see how they "
+        "describe a call.",
+        safety="Yours to set: importing the document again can make it stricter, never weaker.",
         contract="Read from the service's document.",
         first="the document was imported",
         declares="The document of",
@@ -44,7 +44,7 @@ BY_KIND: dict[str, Words] = {
         declares="The server of",
     ),
     ToolSource.Kind.AGENT: Words(
-        card="The words of a request are the same for every agent that is asked, and never a model's.",
+        card="The words of a request are the same for every agent that is asked, and never come from a model.",
         safety="Yours to set: what the agent does is judged call by call in its own run.",
         contract="Made from the agent that is asked: its name, its description and its routes.",
         first="the agent could be asked",

@@ -22,34 +22,34 @@ class ToolForm(forms.ModelForm):
     locked_fields = forms.MultipleChoiceField(
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text="Arguments an approver cannot change, as in the order a refund is for. To change one, they reject.",
+        help_text="Arguments an approver cannot change, such as the order a refund is for. To change one, they reject.",
     )
     secret_fields = forms.MultipleChoiceField(
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text="Arguments that are masked on every page, as in a PIN. Revealing one is recorded.",
+        help_text="Arguments that are masked on every page, such as a PIN. Revealing one is recorded.",
     )
 
     pii_fields = forms.MultipleChoiceField(
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text="Arguments and fields of results that say something of a person. Those who decide see them; others "
-        "need the right to see personal data.",
+        help_text="Arguments and fields of results that say something about a person. Those who decide see them; "
+        "others need the right to see personal data.",
     )
 
     class Meta:
         help_texts = {
             "approval_mode": "As the rules say: a rule can let it run. Always ask: no rule and no grant can.",
             "timeout_seconds": "A call that takes longer is given up. A write that was given up is shown to a person.",
-            "idempotency": "Whether it can be called twice with the same key and acts once.",
-            "trust": "Whether a result may hold text of customers or of the web. People see such text marked.",
-            "questions": 'Offered to people who ask before they decide. A list, as in ["Which policy allows this?"].',
+            "idempotency": "Whether it acts only once if it is called twice with the same key.",
+            "trust": "Whether a result may hold text from customers or the web. People see such text marked.",
+            "questions": 'Offered to people who ask before they decide. A list such as ["Which policy allows this?"].',
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for name in ("locked_fields", "secret_fields", "pii_fields"):
-            # What is set stays selectable when a new contract no longer has it.
+            # A field that is set stays selectable if a new contract no longer has it.
             given = tool_parts.result_names_of(self.instance) if name == "pii_fields" else []
             known = dict.fromkeys([*tool_parts.names_of(self.instance), *given, *getattr(self.instance, name)])
             if name in self.fields:
@@ -59,7 +59,7 @@ class ToolForm(forms.ModelForm):
 @admin.register(Tool)
 class ToolAdmin(mcp.McpTools, SwitchedAdmin):
     form = ToolForm
-    about = "What agents can do here. Contracts come from code, documents and servers; what is safe is yours to set."
+    about = "What agents can do here. Contracts come from code, documents and servers; you set what is safe."
     when_empty = "Name a module of tools in TOOL_MODULES and run manage.py sync_tools, or import an OpenAPI document."
     actions = ["switch_on", "switch_off", "always_ask"]
     list_display = ["name", "effect", "asks", "words", "enabled", "is_there", "source", "owner"]
@@ -143,7 +143,7 @@ class ToolAdmin(mcp.McpTools, SwitchedAdmin):
 
     @admin.display(boolean=True, description="Unchanged")
     def is_there(self, tool: Tool) -> bool:
-        """Whether its source has it, and as people know it."""
+        """Whether its source still has it, as people know it."""
         return tool.missing_since is None and tool.waiting_contract is None
 
     @admin.display(description="Effect", ordering="effect_class")
@@ -156,7 +156,7 @@ class ToolAdmin(mcp.McpTools, SwitchedAdmin):
 
     @admin.display(description="Words")
     def words(self, tool: Tool) -> str:
-        """Whether what people would read names every argument. Nobody is asked about a read by itself."""
+        """Whether what people would read names every argument. Empty for a read: only a rule asks about one."""
         if not tool.consequential:
             return ""
         left_out = tool_parts.unnamed(tool)
@@ -194,7 +194,7 @@ class ToolAdmin(mcp.McpTools, SwitchedAdmin):
         ]
 
     def card_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """What a request would say of other arguments. Nothing is called, and nothing kept."""
+        """What a request would say for other arguments. Nothing is called or kept."""
         tool = self.get_object(request, unquote(object_id))
         if tool is None:
             raise Http404
@@ -213,11 +213,11 @@ class ToolAdmin(mcp.McpTools, SwitchedAdmin):
         return False  # tools come from their sources
 
     def has_delete_permission(self, request: HttpRequest, obj: Tool | None = None) -> bool:
-        """Only what its source has no more; anything else would come back with its first settings."""
+        """Only a tool that its source no longer has; any other would come back with its first settings."""
         return obj is not None and obj.missing_since is not None and super().has_delete_permission(request, obj)
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        """A rule for a tool that is gone would be for none, and a file could not name it."""
+        """A rule for a deleted tool would apply to nothing, and a file could not name it."""
         listed, counts, missing, protected = super().get_deleted_objects(objs, request)
         return listed, counts, missing, [*protected, *naming.keeping(objs)]
 
@@ -228,7 +228,7 @@ class ToolAdmin(mcp.McpTools, SwitchedAdmin):
             messages.warning(
                 request,
                 f"{obj.name} was {before} and is now {obj.effect_class}: calls that waited for a person may run "
-                "without one. Requests that wait already keep waiting.",
+                "without one. Requests that already wait keep waiting.",
             )
         if obj.declared_effect_class and is_weaker(obj.effect_class, obj.declared_effect_class):
             who = tool_words.BY_KIND[obj.source.kind].declares

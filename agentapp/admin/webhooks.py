@@ -1,4 +1,4 @@
-"""Programs elsewhere that are told what happens: endpoints to set up and to try, deliveries to read and to repeat."""
+"""Programs elsewhere that are told what happens: endpoints to set up and test, deliveries to read and repeat."""
 
 from typing import Any, cast
 
@@ -26,18 +26,18 @@ class WebhookEndpointForm(forms.ModelForm):
     events = forms.MultipleChoiceField(
         choices=[(one, one) for one in WEBHOOK_EVENTS],
         widget=forms.CheckboxSelectMultiple,
-        help_text="What it is told of. A message holds names, states and a link: no arguments, and nobody's words.",
+        help_text="What it is told about. A message holds names, states and a link: no arguments, and nobody's words.",
     )
 
     class Meta:
-        help_texts = {"name": "As in ticket-desk."}
+        help_texts = {"name": "For example ticket-desk."}
 
 
 class Asking(RowAdmin):
     """Pages that ask before something is sent: looking at one sends nothing."""
 
     def _row(self, request: HttpRequest, object_id: str) -> Any:
-        """The row, for somebody who may have something sent."""
+        """The row, if this person may have something sent."""
         if not cast(User, request.user).has_perm(_CHANGE):
             raise PermissionDenied("This needs the right to change webhook endpoints.")
         row = self.get_object(request, unquote(object_id))
@@ -55,8 +55,8 @@ class WebhookEndpointAdmin(Asking, SwitchedAdmin):
     form = WebhookEndpointForm
     switch = "active"
     actions = ["switch_on", "switch_off"]
-    about = "Programs elsewhere that are told what happens here, each message with a signature."
-    when_empty = "Nobody is told. Add the address of a program that wants to know what waits, and what was decided."
+    about = "Programs elsewhere that are told what happens here. Each message is signed."
+    when_empty = "Nobody is told. Add the address of a program that should know what waits and what was decided."
     search_fields = ["name", "url"]
     search_help_text = "Name or address."
     list_display = ["name", "url", "active", "how_it_fares"]
@@ -69,7 +69,7 @@ class WebhookEndpointAdmin(Asking, SwitchedAdmin):
             "Signature",
             {
                 "fields": ["credential", "previous_credential"],
-                "description": "The secrets themselves stand in the environment of workers and web servers.",
+                "description": "The secrets themselves are in the environment of workers and web servers.",
             },
         ),
     ]
@@ -84,16 +84,16 @@ class WebhookEndpointAdmin(Asking, SwitchedAdmin):
             for endpoint in queryset:
                 webhooks.see_to(endpoint.pk)
 
-    @admin.display(description="How it fares")
+    @admin.display(description="Health")
     def how_it_fares(self, endpoint: WebhookEndpoint) -> str:
         progress = getattr(endpoint, "progress", None)
         if progress is None:
-            return "It has not been told of anything yet."
+            return "It has not been told anything yet."
         if not endpoint.active:
             return f"Switched off. {progress.problem}".strip()
         if progress.failing_since is not None:
-            return f"Takes nothing since {progress.failing_since:%Y-%m-%d %H:%M} UTC."
-        return "Well."
+            return f"Has taken nothing since {progress.failing_since:%Y-%m-%d %H:%M} UTC."
+        return "Good."
 
     def get_urls(self) -> list[Any]:
         view = self.admin_site.admin_view(self.test_view)
@@ -113,13 +113,13 @@ class WebhookEndpointAdmin(Asking, SwitchedAdmin):
         """Post a test now, and say what was answered."""
         endpoint: WebhookEndpoint = self._row(request, object_id)
         if request.method != "POST":
-            about = f"A message of the type {TEST_EVENT} goes to {endpoint.url}, with a signature, now and once."
+            about = f"A signed message of the type {TEST_EVENT} goes to {endpoint.url} now, once."
             return self._ask(request, endpoint, f"Send a test to {endpoint.name}?", about, "Send a test")
         delivery = webhooks.test(endpoint, cast(User, request.user))
         if delivery.state == WebhookDelivery.State.SENT:
-            messages.success(request, f"The test was taken by {endpoint.name}, which answered {delivery.status}.")
+            messages.success(request, f"The test was accepted: {endpoint.name} answered {delivery.status}.")
         else:
-            messages.error(request, f"The test was not taken by {endpoint.name}. {delivery.error}")
+            messages.error(request, f"The test was not accepted by {endpoint.name}. {delivery.error}")
         return redirect("admin:agentapp_webhookendpoint_change", endpoint.pk)
 
 
@@ -128,7 +128,7 @@ class WebhookDeliveryAdmin(Asking, ReadOnlyAdmin):
     about = (
         "What was sent to endpoints, and what they answered. It is kept for 30 days; the ledger keeps what happened."
     )
-    when_empty = "Nothing was sent so far."
+    when_empty = "Nothing has been sent so far."
     list_display = ["type", "endpoint", "state", "attempts", "status", "next_at", "created_at", "sent_at"]
     list_filter = ["state", "endpoint", "type"]
     list_select_related = ["endpoint"]
@@ -153,14 +153,12 @@ class WebhookDeliveryAdmin(Asking, ReadOnlyAdmin):
     def redeliver_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         delivery: WebhookDelivery = self._row(request, object_id)
         if request.method != "POST":
-            about = (
-                "It is sent again as it was, under the same webhook-id: a receiver that has it already passes it over."
-            )
+            about = "It is sent again as it was, under the same webhook-id: a receiver that already has it ignores it."
             return self._ask(request, delivery, f"Redeliver {delivery}?", about, "Redeliver")
         if webhooks.redeliver(delivery.pk, cast(User, request.user)):
-            messages.success(request, "It is sent within a few seconds.")
+            messages.success(request, "It will be sent within a few seconds.")
         else:
-            messages.warning(request, "It is queued already, or was only a test.")
+            messages.warning(request, "It is already queued, or was only a test.")
         return redirect("admin:agentapp_webhookdelivery_change", delivery.pk)
 
 

@@ -37,16 +37,16 @@ from agentapp.api.wire import Renderer
 from approvals import ledger
 
 DESCRIPTION = """
-Start runs, follow them, and decide about the calls they want to make.
+Start runs, follow them, and decide about the calls they propose.
 
 **Tokens.** Send `Authorization: Bearer cs_…`. A token acts as one person, within its scopes; one that starts
-runs can never decide. `manage.py create_token` makes them.
+runs can never decide. Create tokens with `manage.py create_token`.
 
-**Failures** are problem details (RFC 9457, `application/problem+json`); match on `code`. A failed request has
-changed nothing.
+**Failures** are problem details (RFC 9457, `application/problem+json`); match on `code`. A failed request
+changes nothing.
 
-**Repeats.** `Idempotency-Key` on `POST /runs` and `decision_id` in a decision make sending again harmless: the
-first answer comes back, with `Idempotent-Replay: true`.
+**Repeats.** With `Idempotency-Key` on `POST /runs` and `decision_id` in a decision, a request can safely be sent
+again: you get the first answer, with `Idempotent-Replay: true`.
 
 **Lists** come in pages: pass `next` as `cursor` until it is null.
 """.strip()
@@ -61,7 +61,7 @@ class Api(NinjaAPI):
 
 @lru_cache(maxsize=4)
 def _document(described: Api, path_prefix: str) -> Document:
-    """Made once: it takes a large part of a second, and anybody may ask for it without a token."""
+    """Built once: it takes a large part of a second, and anyone may request it without a token."""
     return Document(described, path_prefix)
 
 
@@ -104,8 +104,8 @@ def unknown_path(request: HttpRequest, **path: str) -> HttpResponse:
 
 
 def _exempt(view: Callable[..., Any]) -> Callable[..., Any]:
-    """A view for programs: no sign-in page and no CSRF cookie in the way, problem details also for 405, and
-    nothing of what it says is kept on the way. What is done by a token is recorded as that.
+    """A view for programs: it needs no sign-in page or CSRF cookie, answers 405 with problem details too, and
+    forbids caches to keep its answers. What a token does is recorded as done by that token.
     """
 
     @wraps(view)
@@ -123,7 +123,7 @@ def _exempt(view: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _url_patterns(found: list[URLPattern | URLResolver]) -> list[URLPattern | URLResolver]:
-    """The framework's patterns, open to programs. The reference page is for people and asks them to sign in."""
+    """The framework's patterns, opened to programs. The reference page is for people, who must sign in."""
     for pattern in found:
         assert isinstance(pattern, URLPattern)
         if pattern.name == "api-root":

@@ -1,4 +1,4 @@
-"""Agents: whom a run can be started for."""
+"""The agents that runs can be started for."""
 
 from ninja import Query, Router
 from pydantic import BaseModel, Field
@@ -13,7 +13,7 @@ router = Router(tags=["Configuration"])
 
 
 class RouteOut(BaseModel):
-    """A named kind of task. It discloses a part of the agent's tools."""
+    """A named kind of task. It discloses some of the agent's tools."""
 
     name: str
     description: str
@@ -35,7 +35,7 @@ class AgentOut(BaseModel):
 
 
 class AgentPage(Page[AgentOut]):
-    """Enabled agents by name."""
+    """Enabled agents, sorted by name."""
 
 
 @router.get(
@@ -46,7 +46,7 @@ class AgentPage(Page[AgentOut]):
     summary="List agents",
 )
 def list_agents(request: ApiRequest, listing: Query[Listing]) -> AgentPage:
-    """The agents a run can be started for, with their routes and tools. Instructions are not shown."""
+    """The agents that runs can be started for, with their routes and tools. Instructions are not shown."""
     require_any(request, "agentapp.start_run", "agentapp.view_agent")
     rows = Agent.objects.filter(enabled=True).prefetch_related("tools", "routes__tools")
     found, following = page_of(rows, "name", listing)

@@ -1,4 +1,4 @@
-"""Approvals: read what is asked, and decide as the token's person."""
+"""Approvals: read them, and decide as the token's person."""
 
 import json
 import uuid
@@ -85,7 +85,7 @@ def list_approvals(request: ApiRequest, listing: Query[ApprovalListing]) -> Appr
     summary="Read an approval",
 )
 def get_approval(request: ApiRequest, approval_id: uuid.UUID) -> ApprovalDetail:
-    """Everything the card shows. Read it before deciding: a decision echoes `version` and `action_digest`."""
+    """Everything the card shows. Read it before you decide: a decision echoes `version` and `action_digest`."""
     return approval_detail(visible_approval(request, approval_id), person(request))
 
 
@@ -95,11 +95,11 @@ def get_approval(request: ApiRequest, approval_id: uuid.UUID) -> ApprovalDetail:
     response={201: TakenOut, 200: TakenOut, **problems(400, 404, 409, 413, 415, 422)},
     operation_id="decide",
     summary="Decide",
-    openapi_extra={"responses": {200: of_a_repeat("The decision this id has made before")}},
+    openapi_extra={"responses": {200: of_a_repeat("The decision made earlier with this id")}},
 )
 def decide(request: ApiRequest, response: HttpResponse, approval_id: uuid.UUID, body: DecisionIn) -> Status[TakenOut]:
-    """Approve, edit, reject, or respond in the tool's place. The first decision counts; whoever comes second
-    is told who was first and what they decided (409).
+    """Approve, edit, reject, or respond in the tool's place. The first decision counts; a later one is refused
+    (409) with who decided first and what they decided.
     """
     approval = visible_approval(request, approval_id)
     new = actions.NewDecision(
@@ -128,7 +128,7 @@ def approval_detail(approval: Approval, user: User) -> ApprovalDetail:
     right = right_of(user, approval)
     given = list(approval.decisions.select_related("user", "on_behalf_of"))
     if isinstance(right, Right):
-        lens.show()  # whoever has a say in it sees what it is about
+        lens.show()  # people who may decide it see its personal data
     refusal, lender = _say_of(approval, user, right, [decision for decision in given if decision.undone_at is None])
     secret = lens.hidden(approval.secret_fields, approval.pii_fields)
     terms = Terms.from_json(approval.terms)
@@ -184,13 +184,13 @@ def approval_detail(approval: Approval, user: User) -> ApprovalDetail:
 def _say_of(
     approval: Approval, user: User, right: Right | Refusal, given: Sequence[Decision]
 ) -> tuple[Refusal | None, User | None]:
-    """Why a program that speaks for this person cannot decide now; or whose right they would use, if not their own."""
+    """Why a program acting for this person cannot decide now, or whose right it would use if not the person's own."""
     if isinstance(right, Refusal):
         return right, None
     if approval.state not in Approval.UNDECIDED:
         return Refusal("already_decided", f"Nothing is left to decide: this request is {approval.state}."), None
     if approval.expires_at <= timezone.now():
-        return Refusal("expired", "Time has run out; the call will not run."), None
+        return Refusal("expired", "The request has expired; the call will not run."), None
     if approval.risk == Risk.CRITICAL:
         return Refusal("needs_person", confirming.NO_PROGRAM), None
     return say.of(approval, user, right, given)
@@ -269,10 +269,10 @@ def _edited_text(approval: Approval, body: DecisionIn) -> str:
     """The canonical text of the edited arguments; empty unless the decision is an edit."""
     if body.type != "edit":
         if body.args is not None:
-            raise ApiProblem("invalid", "Only an edit carries arguments.", "args")
+            raise ApiProblem("invalid", "Only an edit may carry arguments.", "args")
         return ""
     if body.args is None:
-        raise ApiProblem("invalid", "An edit carries all arguments, as they shall run.", "args")
+        raise ApiProblem("invalid", "An edit must carry all the arguments to run with.", "args")
     current = approval.final_arguments_text or approval.arguments_text
     return canonical(unmasked(body.args, current, approval.secret_fields))
 

@@ -1,4 +1,4 @@
-"""Who is calling: a bearer token with the scope an operation asks for, and the person it belongs to."""
+"""Who is calling: a bearer token with the scope that the operation needs, and the person it belongs to."""
 
 from django.contrib.auth.models import User
 from django.http import HttpRequest
@@ -18,13 +18,13 @@ class ApiRequest(HttpRequest):
 
 
 class Bearer(HttpBearer):
-    """Lets a request through whose token is live and holds `scope`. Cookies count for nothing here.
+    """Lets a request through if its token is live and has `scope`. Cookies are ignored.
 
-    The scope is looked at before any row the request names, so a refusal tells nothing about them.
+    The scope is checked before any row the request names, so a refusal reveals nothing about them.
     """
 
     def __init__(self, scope: str, *, counts: bool = True) -> None:
-        """`counts`: whether this is a request of its own, and not a further look of one that goes on."""
+        """`counts`: whether this is a request of its own rather than a later check of one still open."""
         super().__init__()
         self.counts = counts
         if scope not in auth.SCOPES:

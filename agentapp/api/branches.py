@@ -1,4 +1,4 @@
-"""Forking a run that has ended, replaying it, and comparing two runs."""
+"""Fork or replay a run that has ended, and compare two runs."""
 
 import uuid
 from typing import Annotated, Any, Literal
@@ -25,40 +25,40 @@ Once = Annotated[
 
 
 class RunForkIn(BaseModel):
-    """From where a run is forked, and what is changed. What is left out stays as it was."""
+    """Where to fork a run, and what to change. What you leave out stays as it was."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"step": 3, "instructions": "Be brief.", "sandbox": True}]}
     )
 
-    step: Number = Field(default=1, description="The first step to take anew. What the run did before counts as done.")
+    step: Number = Field(default=1, description="The first step to repeat. What the run did before it counts as done.")
     call: Annotated[int, Field(strict=True, ge=0, le=MAX_VERSION)] | None = Field(
         default=None,
-        description="The place of a call of that step, from 0: it is proposed anew, with `args`, in place of the "
-        "step; those before it count as done, those behind it are left out.",
+        description="The index of a call of that step, from 0. It is proposed again, with `args`, instead of the "
+        "step; calls before it count as done, calls after it are left out.",
     )
     args: dict[str, Any] | None = Field(
-        default=None, description="Of that call. Secret ones are not read from the record: give them anew."
+        default=None, description="For that call. Secret ones are not copied from the record: send them again."
     )
     input: Text | None = Field(default=None, description="What the agent is asked to do.")
     instructions: Text | None = Field(default=None, description="What the model is told first.")
     model: Annotated[str, StringConstraints(strict=True, max_length=120)] | None = Field(
-        default=None, description="As in `anthropic:claude-sonnet-5`."
+        default=None, description="For example `anthropic:claude-sonnet-5`."
     )
-    settings: dict[str, Any] | None = Field(default=None, description="Settings of the model.")
+    settings: dict[str, Any] | None = Field(default=None, description="Model settings.")
     sandbox: Annotated[bool, Field(strict=True)] = Field(
-        default=False, description="Nothing may happen: calls are answered by the record, and nobody is asked."
+        default=False, description="Nothing really happens: calls are answered from the record, and nobody is asked."
     )
     without_rules: list[Name] = Field(
-        default_factory=list, max_length=100, description="In a sandbox: rules as if they were not in force."
+        default_factory=list, max_length=100, description="In a sandbox: rules to treat as not in force."
     )
     with_drafts: list[Name] = Field(
-        default_factory=list, max_length=100, description="In a sandbox: rules whose drafts are as if in force."
+        default_factory=list, max_length=100, description="In a sandbox: rules whose drafts to treat as in force."
     )
 
 
 class BranchOut(RunOut):
-    """A run that was forked from another or replays it."""
+    """A fork or replay of another run."""
 
     branch: Literal["fork", "replay"]
     steps_kept: int
@@ -74,7 +74,7 @@ class CallComparison(BaseModel):
     kind: Literal["kept", "same", "different", "missing", "new"]
     name: str
     was: uuid.UUID | None = Field(description="The tool execution of the first run.")
-    now: uuid.UUID | None = Field(description="That of the second.")
+    now: uuid.UUID | None = Field(description="The tool execution of the second run.")
     differs: list[str]
 
 
@@ -83,7 +83,7 @@ class StepComparison(BaseModel):
     was: int | None = Field(description="The number of the step in its run.")
     now: int | None
     differs: list[str]
-    tools_gone: list[str] = Field(description="Offered in the first run alone.")
+    tools_gone: list[str] = Field(description="Offered only in the first run.")
     tools_added: list[str]
     calls: list[CallComparison]
 
@@ -94,10 +94,10 @@ class ComparisonOut(BaseModel):
     was: uuid.UUID
     now: uuid.UUID
     same: bool
-    differs: list[str] = Field(description="In what their ends differ: `state`, `stop_reason`, `answer`.")
-    calls: dict[str, int] = Field(description="How many calls are of each kind.")
+    differs: list[str] = Field(description="What differs in how they ended: `state`, `stop_reason`, `answer`.")
+    calls: dict[str, int] = Field(description="The number of calls of each kind.")
     steps: list[StepComparison]
-    cut: bool = Field(description="They are longer than what is compared.")
+    cut: bool = Field(description="The runs are too long: only part of them is compared.")
 
 
 @router.post(
@@ -108,8 +108,8 @@ class ComparisonOut(BaseModel):
     summary="Fork a run",
 )
 def fork_run(request: ApiRequest, run_id: uuid.UUID, body: RunForkIn, key: Once = None) -> Status[RunDetail]:
-    """Starts a new run that goes on from a step of one that has ended, with something changed. What that run did is
-    never done again; what the new one does goes through the gate like anything else.
+    """Starts a new run that continues from a step of one that has ended, with something changed. What that run did is
+    never done again; what the new run does goes through the gate like anything else.
     """
     visible_run(request, run_id)
     given = body.model_dump(exclude={"settings", "args"}) | {"model_settings": body.settings, "arguments": body.args}
@@ -125,8 +125,8 @@ def fork_run(request: ApiRequest, run_id: uuid.UUID, body: RunForkIn, key: Once 
     summary="Replay a run",
 )
 def replay_run(request: ApiRequest, run_id: uuid.UUID, key: Once = None) -> Status[RunDetail]:
-    """Starts a mocked run that decides, gives and hears what is on record of one that has ended, under the rules, tools
-    and limits of today. Nothing happens, and nobody is asked. `GET /runs/{id}/comparison/{other}` says what differs.
+    """Starts a mocked run that plays back the recorded replies, decisions and results of an ended run, under today's
+    rules, tools and limits. Nothing happens, and nobody is asked. `GET /runs/{id}/comparison/{other}` compares the two.
     """
     visible_run(request, run_id)
     started = actions.replay_run(run_id, person(request), key or "", request.auth)
@@ -141,7 +141,7 @@ def replay_run(request: ApiRequest, run_id: uuid.UUID, key: Once = None) -> Stat
     summary="List the forks and replays of a run",
 )
 def list_branches(request: ApiRequest, run_id: uuid.UUID, listing: Query[Listing]) -> BranchPage:
-    """Those the token's person may see, newest first."""
+    """The forks and replays that the token's person may see, newest first."""
     visible_run(request, run_id)
     rows = auth.visible_runs(person(request)).filter(retry_of=run_id).exclude(branch="")
     rows = rows.select_related("agent", "conversation", "starter").defer("input", "agent_snapshot", "script")
@@ -157,7 +157,7 @@ def list_branches(request: ApiRequest, run_id: uuid.UUID, listing: Query[Listing
     summary="Compare two runs",
 )
 def compare_runs(request: ApiRequest, run_id: uuid.UUID, other_id: uuid.UUID) -> ComparisonOut:
-    """Step by step, with what they kept of others: `was` is of the first run, `now` of the second."""
+    """Step by step, including steps kept from other runs: `was` is the first run, `now` the second."""
     found = comparing.compare(visible_run(request, run_id), visible_run(request, other_id))
     return ComparisonOut(
         was=run_id, now=other_id, same=found.is_same, differs=list(found.differs), calls=found.counts,

@@ -1,4 +1,4 @@
-"""Comments on approvals: what people say to each other, which no model reads."""
+"""Comments on approvals: what people say to each other. No model reads them."""
 
 import uuid
 from datetime import datetime
@@ -19,7 +19,7 @@ router = Router(tags=["Approvals"])
 
 
 class CommentIn(BaseModel):
-    """What shall be said. `@username` tells somebody who may see the approval."""
+    """The comment. `@username` notifies someone who may see the approval."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"text": "@marco, does the 30-day promise hold here?"}]}
@@ -44,10 +44,10 @@ class CommentPage(Page[CommentOut]):
 
 
 class PostedOut(BaseModel):
-    """The comment, and who hears of it."""
+    """The comment, and who is told about it."""
 
     comment: CommentOut
-    not_told: list[str] = Field(description="Usernames it mentions that nobody has who may see the approval.")
+    not_told: list[str] = Field(description="Mentioned usernames that belong to nobody who may see the approval.")
 
 
 @router.get(
@@ -72,7 +72,7 @@ def list_comments(request: ApiRequest, approval_id: uuid.UUID, listing: Query[Li
     summary="Comment on an approval",
 )
 def post_comment(request: ApiRequest, approval_id: uuid.UUID, body: CommentIn) -> Status[PostedOut]:
-    """For people alone: no model reads it, and it decides nothing. It can be said after a decision as well."""
+    """For people only: no model reads it, and it decides nothing. You can also comment after a decision."""
     _visible(request, approval_id)
     posted = actions.post_comment(approval_id, body.text, person(request))
     return Status(201, PostedOut(comment=_shown(posted.comment), not_told=list(posted.untold)))

@@ -1,4 +1,4 @@
-"""What is stopped: kill switches and breakers."""
+"""What is stopped, by kill switches and breakers."""
 
 import uuid
 from typing import Literal
@@ -17,7 +17,7 @@ router = Router(tags=["Controls"])
 
 
 class BreakerOut(BaseModel):
-    """What stops calls of something that keeps failing."""
+    """It stops calls to something that keeps failing."""
 
     id: str
     scope: str = Field(description="tool, source, model or agent.")
@@ -31,11 +31,11 @@ class BreakerOut(BaseModel):
 
 
 class BreakerPage(Page[BreakerOut]):
-    """Breakers in the order they were made."""
+    """Breakers, oldest first."""
 
 
 class SwitchOut(BaseModel):
-    """An engaged kill switch. A released one is gone; the ledger has it."""
+    """An engaged kill switch. Released ones are found only in the ledger."""
 
     id: str
     scope: str
@@ -46,25 +46,25 @@ class SwitchOut(BaseModel):
 
 
 class SwitchPage(Page[SwitchOut]):
-    """Engaged switches in the order they were engaged."""
+    """Engaged switches, in the order they were engaged."""
 
 
 class NewSwitch(BaseModel):
-    """What is to be stopped, and why."""
+    """What to stop, and why."""
 
     model_config = ConfigDict(extra="forbid")
 
     scope: Literal["all", "agent", "tool"]
-    key: str = Field(default="", max_length=200, description="The agent's or the tool's name; empty for all.")
-    reason: str = Field(max_length=500, description="People whose runs wait read it.")
+    key: str = Field(default="", max_length=200, description="The name of the agent or tool; empty for all.")
+    reason: str = Field(max_length=500, description="Shown to the people whose runs wait.")
 
 
 class Reset(BaseModel):
-    """Why a breaker is reset. May be left out."""
+    """Why a breaker is reset. Optional."""
 
     model_config = ConfigDict(extra="forbid")
 
-    reason: str = Field(default="", max_length=500, description="Stays on record.")
+    reason: str = Field(default="", max_length=500, description="Kept on record.")
 
 
 _NO_REASON = Reset()
@@ -84,7 +84,7 @@ class Released(BaseModel):
     summary="List breakers",
 )
 def list_breakers(request: ApiRequest, listing: Query[Listing]) -> BreakerPage:
-    """Everything that has failed at some time, with its state now."""
+    """Everything that has ever failed, with its current state."""
     require_any(request, "agentapp.engage_killswitch", "agentapp.view_breaker")
     found, following = page_of(Breaker.objects.all(), "id", listing)
     return BreakerPage(items=[_breaker(row) for row in found], next=following)
@@ -98,7 +98,7 @@ def list_breakers(request: ApiRequest, listing: Query[Listing]) -> BreakerPage:
     summary="Reset a breaker",
 )
 def reset_breaker(request: ApiRequest, breaker_id: uuid.UUID, body: Reset = _NO_REASON) -> BreakerOut:
-    """Close it without waiting for its probe. A closed one stays as it is. The body may be left out."""
+    """Close a breaker without waiting for its probe. A closed one stays as it is. The body is optional."""
     return _breaker(actions.reset_breaker(breaker_id, person(request), body.reason))
 
 
@@ -124,7 +124,7 @@ def list_switches(request: ApiRequest, listing: Query[Listing]) -> SwitchPage:
     summary="Engage a kill switch",
 )
 def engage_switch(request: ApiRequest, body: NewSwitch) -> Status[SwitchOut]:
-    """Nothing it covers begins another model or tool call. What runs already finishes."""
+    """Nothing the switch covers begins another model or tool call. Calls already running finish."""
     return Status(201, _switch(actions.engage_switch(body.scope, body.key, body.reason, person(request))))
 
 
@@ -136,7 +136,7 @@ def engage_switch(request: ApiRequest, body: NewSwitch) -> Status[SwitchOut]:
     summary="Release a kill switch",
 )
 def release_switch(request: ApiRequest, switch_id: uuid.UUID) -> Released:
-    """Runs that waited for it go on."""
+    """Runs that waited for the switch continue."""
     return Released(runs_woken=actions.release_switch(switch_id, person(request)))
 
 

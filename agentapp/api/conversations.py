@@ -1,4 +1,4 @@
-"""Conversations: read what was said, begin anew from one of its messages, sum up the first of them."""
+"""Conversations: read what was said, fork at a message, summarise the first messages."""
 
 import uuid
 from datetime import datetime
@@ -18,45 +18,45 @@ from agentapp.models import Conversation, Message
 
 router = Router(tags=["Conversations"])
 
-# The largest place a message can have in either database.
+# The largest `seq` that either database can store.
 MAX_SEQ = 2**31 - 1
 
 
 class MessageOut(BaseModel):
-    """What a customer or the agent said. `seq` is its place."""
+    """What a customer or the agent said. `seq` is its position."""
 
     seq: int
     role: str = Field(description="`user` or `assistant`.")
     content: str
-    run: uuid.UUID | None = Field(description="The run it started or is about, or whose answer it is.")
+    run: uuid.UUID | None = Field(description="The run that it started, is about, or is the answer of.")
     author: Person | None = Field(description="The person who wrote it in the agent's place.")
     created_at: datetime
 
 
 class ConversationOut(BaseModel):
-    """A dialogue, with the messages of the runs the token's person may see, oldest first."""
+    """A dialogue, with the messages of the runs that the token's person may see, oldest first."""
 
     id: uuid.UUID
     key: str
     agent: str
     customer: str | None
-    mode: str = Field(description="`auto`; or `manual`, while a person has taken over.")
-    version: int = Field(description="Grows with every message. Sent with `POST /runs`, it says what you have read.")
-    summary: str | None = Field(description="Of the messages up to `summary_until`, for whoever may see all of them.")
+    mode: str = Field(description="`auto`, or `manual` while a person has taken over.")
+    version: int = Field(description="Grows with every message. Send it with `POST /runs` to say what you have read.")
+    summary: str | None = Field(description="Of the messages up to `summary_until`. Null unless you may see them all.")
     summary_until: int
     forked_from: uuid.UUID | None
     created_at: datetime
     messages: list[MessageOut]
-    next: int | None = Field(description="`after` of the next page. Null when the conversation ends here.")
+    next: int | None = Field(description="`after` for the next page. Null if this is the last.")
 
 
 class MessageListing(Parameters):
-    after: Annotated[int, Field(ge=0, le=MAX_SEQ)] = Field(default=0, description="Only messages past this `seq`.")
+    after: Annotated[int, Field(ge=0, le=MAX_SEQ)] = Field(default=0, description="Only messages after this `seq`.")
     limit: Annotated[int, Field(ge=1, le=MAX_LIMIT, description="How many messages a page holds.")] = MAX_LIMIT
 
 
 class ConversationForkIn(BaseModel):
-    """Where a conversation begins anew."""
+    """Where to fork a conversation."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"key": "ticket-5521-b", "upto": 4}]})
 
@@ -64,12 +64,12 @@ class ConversationForkIn(BaseModel):
         description="Your name for the new dialogue."
     )
     upto: Annotated[int, Field(strict=True, ge=1, le=MAX_SEQ)] | None = Field(
-        default=None, description="`seq` of the last message to take over. Left out: all of them."
+        default=None, description="`seq` of the last message to copy. Default: all of them."
     )
 
 
 class SummaryIn(BaseModel):
-    """What was said up to a place, in fewer words."""
+    """What was said up to a message, in fewer words."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -79,13 +79,13 @@ class SummaryIn(BaseModel):
     )
 
     summary: Annotated[str, StringConstraints(strict=True, max_length=actions.MAX_INPUT_CHARS)] = Field(
-        description="For the eyes of models, which are told that it is data."
+        description="For models to read. They are told that it is data."
     )
     until: Annotated[int, Field(strict=True, ge=1, le=MAX_SEQ)] = Field(
-        description="`seq` of the last message it sums up; no less than that of the summary there is."
+        description="`seq` of the last message it covers; not lower than that of the current summary."
     )
     conversation_version: Annotated[int, Field(strict=True, ge=0, le=MAX_SEQ)] | None = Field(
-        default=None, description="The `version` you have read. If something was said since, nothing is kept."
+        default=None, description="The `version` you have read. If anything was said since, the summary is refused."
     )
 
 
@@ -99,7 +99,7 @@ class SummaryIn(BaseModel):
 def get_conversation(
     request: ApiRequest, conversation_id: uuid.UUID, listing: Query[MessageListing]
 ) -> ConversationOut:
-    """Reading changes nothing, `version` included."""
+    """Reading changes nothing, not even `version`."""
     conversation = auth.visible_conversations(person(request)).filter(pk=conversation_id).first()
     if conversation is None:
         raise not_found()
@@ -116,8 +116,8 @@ def get_conversation(
 def fork_conversation(
     request: ApiRequest, conversation_id: uuid.UUID, body: ConversationForkIn
 ) -> Status[ConversationOut]:
-    """A new conversation of the same agent that begins with the messages up to a place. The old one stays as it is;
-    runs are started in the new one by its `key`.
+    """Makes a new conversation with the same agent that begins with the messages up to `upto`. The old one stays as it
+    is; start runs in the new one by its `key`.
     """
     forked = actions.fork_conversation(conversation_id, body.upto, body.key, person(request))
     return Status(201, _shown(request, forked, MessageListing.model_construct()))
@@ -131,8 +131,8 @@ def fork_conversation(
     summary="Summarise a conversation",
 )
 def summarise_conversation(request: ApiRequest, conversation_id: uuid.UUID, body: SummaryIn) -> ConversationOut:
-    """Keep a summary of the messages up to a place. Agents with the compiler `sections` are sent it instead of them.
-    The messages stay, and `version` too. Sending the same again changes nothing.
+    """Keeps a summary of the messages up to `until`. Agents with the compiler `sections` are sent it instead of them.
+    The messages and `version` stay the same. Sending the same summary again changes nothing.
     """
     summarised = actions.summarise_conversation(
         conversation_id, body.summary, body.until, person(request), body.conversation_version, request.auth

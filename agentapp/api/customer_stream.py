@@ -1,7 +1,7 @@
-"""The event stream of one conversation for its customer: a raw ASGI route beside the console's.
+"""The event stream of one conversation for its customer: a raw ASGI route next to the console's.
 
-A program comes with its token, a customer's page with the link it was opened by. Each look at the rows asks again
-whether they may. Events hold what `customer_view` shows, and nothing else.
+A program authenticates with its token, a customer's page with the link that opened it. This is checked again each
+time the rows are read. Events hold what `customer_view` shows, and nothing else.
 """
 
 import asyncio
@@ -29,22 +29,22 @@ from agentapp.refused import Refused
 _BY_TOKEN = re.compile(r"^/api/v1/conversations/([0-9a-f-]{36})/events/?$")
 _BY_LINK = re.compile(r"^/talk/([^/]{1,300})/events/$")
 CLOSED = b"event: closed\ndata: {}\n\n"
-# Of one conversation in one process: each looks at the rows with every change, for whoever has the link. A new one
-# takes the place of the oldest: of a customer who vanished without a word, TCP says so only after a quarter of an hour.
-# Whoever reads nothing cannot be told either that another has their place: so many more are waited for.
+# Per conversation and process: anyone with the link can open a stream, and each reads the rows on every change. A new
+# one replaces the oldest, because TCP reports a customer who vanished only after a quarter of an hour. A client that
+# reads nothing cannot be told that it was replaced either, so MAX_LEAVING more may still be open.
 MAX_STREAMS = MAX_LEAVING = 20
 _open: defaultdict[uuid.UUID, list[live.Subscriber]] = defaultdict(list)
 
 
 @dataclass
 class _Told:
-    """What this stream has sent last."""
+    """What this stream sent last."""
 
     seq: int = 0
     parts: dict[str, str] = field(default_factory=dict)
 
     def news(self, view: View) -> bytes:
-        """The events for what has changed. A message is told once, everything else as it stands now."""
+        """The events for what has changed. A message is sent once, everything else as it stands now."""
         found = shown(view).model_dump(mode="json")
         blocks = []
         for message in found["messages"]:
@@ -67,12 +67,12 @@ class _Told:
 
 
 def serves(path: str) -> bool:
-    """Whether a path is that of a customer's stream."""
+    """Whether this path is a customer's stream."""
     return bool(_BY_TOKEN.match(path) or _BY_LINK.match(path))
 
 
 async def stream(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer one stream until the customer, the server or the right to it goes."""
+    """Serve one stream until the customer leaves, the server stops or the right to it ends."""
     if scope["method"] != "GET":
         await send({"type": "http.response.start", "status": 405, "headers": [(b"allow", b"GET")]})
         await send({"type": "http.response.body", "body": b""})
@@ -80,7 +80,7 @@ async def stream(scope: Scope, receive: Receive, send: Send) -> None:
     try:
         conversation = await _in_thread(_conversation, scope)
         if len(_open[conversation]) >= MAX_STREAMS + MAX_LEAVING:
-            raise errors.ApiProblem("too_many_streams", "Of this conversation, too many streams are not read.")
+            raise errors.ApiProblem("too_many_streams", "Too many streams of this conversation are open and unread.")
     except (errors.ApiProblem, DatabaseError, InterfaceError) as error:
         response = errors.respond(error if isinstance(error, errors.ApiProblem) else errors.unavailable())
         headers = [(name.lower().encode(), value.encode()) for name, value in response.items()]
@@ -98,7 +98,7 @@ async def _follow(
     await send({"type": "http.response.start", "status": 200, "headers": live.HEADERS})
     live.hub().join(subscriber)
     gone = asyncio.create_task(live.until_gone(receive, subscriber))
-    # A server that stops cancels what does not end by itself; without a database the customer comes back later.
+    # A stopping server cancels what does not end by itself. Without a database, the customer reconnects later.
     with contextlib.suppress(asyncio.CancelledError, DatabaseError, InterfaceError):
         try:
             await _tell(scope, conversation, send, subscriber)
@@ -110,7 +110,7 @@ async def _follow(
 
 
 async def _tell(scope: Scope, conversation: uuid.UUID, send: Send, subscriber: live.Subscriber) -> None:
-    """Everything at first, then what changes."""
+    """Send everything at first, then what changes."""
     told = _Told(_last_seen(scope))
     clock = asyncio.get_running_loop().time
     looked_at = beat_at = float("-inf")
@@ -145,18 +145,18 @@ def _with_connection(function: Any, *arguments: Any) -> Any:
     try:
         return function(*arguments)
     finally:
-        # Outside of a request nobody else gives the connection back.
+        # Outside a request, nothing else closes the connection.
         connections.close_all()
 
 
 def _look(scope: Scope, after: int, subscriber: live.Subscriber) -> View:
     """The conversation as it stands. Raises ApiProblem.
 
-    What may change it is listened for from before it is read: a change in between is looked at again, and not lost.
+    Listening starts before the conversation is read, so a change in between is not lost: it causes another look.
     """
     conversation = Conversation.objects.get(pk=_conversation(scope, again=True))
     going = Run.objects.filter(conversation=conversation, parent__isnull=True).exclude(state__in=Run.FINAL)
-    # Read before the view: what begins in between is said by the conversation's own chain.
+    # Read before the view: runs that begin in between are announced by the conversation's own chain.
     own = frozenset(map(str, going.order_by("-created_at").values_list("pk", flat=True)[: live.MAX_CHAT_RUNS]))
     subscriber.topics = (
         live.Topic("changed", run=str(conversation.pk), about="conversation"),
@@ -167,7 +167,7 @@ def _look(scope: Scope, after: int, subscriber: live.Subscriber) -> View:
 
 
 def _conversation(scope: Scope, again: bool = False) -> uuid.UUID:
-    """The key of the conversation that this stream may follow now, or still. Raises ApiProblem."""
+    """The key of the conversation that this stream may follow, or may still follow. Raises ApiProblem."""
     if found := _BY_LINK.match(scope["path"]):
         link = customer_links.find(found[1])
         if link is None or not customer_links.is_live(link):
@@ -189,11 +189,11 @@ def _conversation(scope: Scope, again: bool = False) -> uuid.UUID:
 
 
 def _last_seen(scope: Scope) -> int:
-    """The place of the last message this customer has read, where the stream was lost."""
+    """The `seq` of the last message this customer read before the stream was lost."""
     given = next((value for name, value in scope["headers"] if name == b"last-event-id"), b"")
     return int(given) if given.isdigit() and len(given) < 10 else 0
 
 
 def _event(name: str, value: Any) -> str:
-    """One event. JSON text holds no line breaks, so nobody's words end it."""
+    """One event. JSON text contains no line breaks, so nobody's words can end it."""
     return f"event: {name}\ndata: {json.dumps(value)}\n\n"

@@ -1,4 +1,4 @@
-"""Speaking with a customer: what a program that carries their words can do in their conversation, and no more.
+"""Speaking with a customer: all that a program which carries their words can do in their conversation.
 
 Answers show a conversation as its customer may see it.
 """
@@ -28,7 +28,7 @@ _Name = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=2
 
 
 class OpenIn(BaseModel):
-    """Whose dialogue with which agent it is."""
+    """Which customer speaks with which agent."""
 
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"agent": "support", "key": "chat-5521", "customer": "40117"}]}
@@ -36,7 +36,7 @@ class OpenIn(BaseModel):
 
     agent: _Name
     key: _Name = Field(description="Your name for the dialogue.")
-    customer: _Name = Field(description="Your name for the customer. The record says that it was they who confirmed.")
+    customer: _Name = Field(description="Your name for the customer. The record names them as the one who confirmed.")
 
 
 class CustomerMessageIn(BaseModel):
@@ -46,23 +46,23 @@ class CustomerMessageIn(BaseModel):
 
     text: Annotated[str, StringConstraints(strict=True, max_length=actions.MAX_INPUT_CHARS)]
     conversation_version: Annotated[int, Field(strict=True, ge=0, le=MAX_VERSION)] | None = Field(
-        default=None, description="The `version` the customer has read; if something was said since, nothing is sent."
+        default=None, description="The `version` the customer has read. If anything was said since, nothing is sent."
     )
 
 
 class ConfirmationIn(BaseModel):
-    """The customer's answer, to exactly what they were shown."""
+    """The customer's answer to exactly what they were shown."""
 
     model_config = ConfigDict(extra="forbid")
 
-    answer_id: uuid.UUID = Field(description="Of your choice: sent again, the same answer changes nothing.")
+    answer_id: uuid.UUID = Field(description="A UUID of yours. Sending the same answer again changes nothing.")
     yes: StrictBool
     version: Annotated[int, Field(strict=True, ge=1, le=MAX_VERSION)]
     action_digest: Annotated[str, StringConstraints(strict=True, max_length=64)]
 
 
 class LinkIn(BaseModel):
-    """For how long the link opens the conversation."""
+    """How long the link opens the conversation."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"hours": 24}]})
 
@@ -71,19 +71,19 @@ class LinkIn(BaseModel):
 
 class LinkOut(BaseModel):
     id: uuid.UUID
-    url: str = Field(description="Who has it speaks as the customer. It is shown this once.")
+    url: str = Field(description="Anyone who has it speaks as the customer. It is shown only once.")
     expires_at: datetime
 
 
 class SaidOut(BaseModel):
     seq: int
-    who: str = Field(description="`customer`, `agent`; or `person`, somebody of the team.")
+    who: str = Field(description="`customer`, `agent`, or `person` for a member of the team.")
     text: str
     at: datetime
 
 
 class ConfirmationOut(BaseModel):
-    """What the customer is asked, in the words of the tool. Show all of it; yes runs exactly this."""
+    """What the customer is asked, in the tool's words. Show all of it: a yes runs exactly this."""
 
     id: uuid.UUID
     title: str
@@ -96,27 +96,27 @@ class ConfirmationOut(BaseModel):
 
 
 class NeededOut(BaseModel):
-    """What the agent asked for in its last answer, as its tools name it to customers."""
+    """Something the agent asked for in its last answer, as its tools name it to customers."""
 
     name: str
     description: str
     examples: list[str]
-    choices: list[str] = Field(description="What it can be; empty where it can be anything.")
+    choices: list[str] = Field(description="The possible values. Empty if it can be anything.")
 
 
 class CustomerConversation(BaseModel):
     """A conversation as its customer may see it."""
 
     id: uuid.UUID
-    mode: str = Field(description="`auto`; or `manual`, while a person has taken over or is wanted.")
+    mode: str = Field(description="`auto`, or `manual` while a person has taken over or is wanted.")
     version: int
     status: str = Field(description=f"One of {', '.join(f'`{name}`' for name in customer_view.WORDS)}.")
-    status_words: str = Field(description="The status for the customer to read; empty when nothing goes on.")
+    status_words: str = Field(description="The status for the customer to read. Empty when nothing is going on.")
     messages: list[SaidOut] = Field(description=f"The last {customer_view.PAGE}, oldest first.")
-    earlier: bool = Field(description="Whether there are messages before these.")
-    draft: str = Field(description="What the agent has written so far of what can only be an answer. It may change.")
+    earlier: bool = Field(description="Whether there are earlier messages.")
+    draft: str = Field(description="What the agent has written so far, once it can only be an answer. It may change.")
     confirmations: list[ConfirmationOut]
-    needed: list[NeededOut] = Field(description="What the agent must be told to go on. Empty once it was answered.")
+    needed: list[NeededOut] = Field(description="What the agent needs to be told to go on. Empty once answered.")
 
 
 @router.post(
@@ -127,8 +127,8 @@ class CustomerConversation(BaseModel):
     summary="Open a conversation for its customer",
 )
 def open_conversation(request: ApiRequest, body: OpenIn) -> Status[CustomerConversation]:
-    """The conversation of this agent and `key`; it is made where there is none. From then on its customer can be
-    asked to confirm calls, and the program that opened it carries what they say.
+    """Opens the conversation with this agent and `key`, or makes it if there is none. From then on its customer can
+    be asked to confirm calls, and the program that opened it carries what they say.
     """
     via = f"token {request.auth.name}"
     conversation, is_new = customers.open_conversation(body.agent, body.key, body.customer, person(request), via)
@@ -163,10 +163,10 @@ def write_as_customer(
     conversation_id: uuid.UUID,
     body: CustomerMessageIn,
     key: Annotated[
-        Key | None, Header(alias="Idempotency-Key", description="Any text of yours: sent again, it adds nothing.")
+        Key | None, Header(alias="Idempotency-Key", description="Any text of yours. Sent again, it adds nothing.")
     ] = None,
 ) -> Status[CustomerConversation]:
-    """`201`: the agent answers it. `202`: it is kept for a person, who has taken over or is wanted."""
+    """`201`: the agent will answer. `202`: the message is kept for a person, who has taken over or is wanted."""
     access = _access(request, conversation_id)
     started = customers.write(access, body.text, body.conversation_version, key or "")
     if started.repeated:
@@ -180,7 +180,7 @@ def write_as_customer(
     auth=Bearer(SCOPE),
     response={200: CustomerConversation, **problems(400, 403, 404, 409, 413, 415, 422)},
     operation_id="answer_confirmation",
-    summary="Carry the customer's yes or no",
+    summary="Pass on the customer's yes or no",
 )
 def answer_confirmation(
     request: ApiRequest,
@@ -189,7 +189,7 @@ def answer_confirmation(
     confirmation_id: uuid.UUID,
     body: ConfirmationIn,
 ) -> CustomerConversation:
-    """Only what the customer themself has said. The record names them, and this program as the way it came."""
+    """Send only what the customer has answered themselves. The record names them, and this program as the channel."""
     access = _access(request, conversation_id)
     answer = customers.Answer(body.answer_id, body.yes, body.version, body.action_digest)
     taken = customers.confirm(access, confirmation_id, answer)
@@ -206,7 +206,7 @@ def answer_confirmation(
     summary="Ask for a person",
 )
 def hand_over_conversation(request: ApiRequest, conversation_id: uuid.UUID) -> CustomerConversation:
-    """The agent finishes what it has begun; then nothing starts until a person has taken over and handed back."""
+    """The agent finishes what it has begun. Then nothing starts until a person has taken over and handed back."""
     access = _access(request, conversation_id)
     customers.ask_for_person(access)
     return _now(access)
@@ -220,7 +220,9 @@ def hand_over_conversation(request: ApiRequest, conversation_id: uuid.UUID) -> C
     summary="Make a link for the customer",
 )
 def make_customer_link(request: ApiRequest, conversation_id: uuid.UUID, body: LinkIn) -> Status[LinkOut]:
-    """A page of ours in which the customer talks and confirms, without an account. Give it to nobody else."""
+    """Makes a link to a Countersign page where the customer talks and confirms without an account. Give it to nobody
+    else.
+    """
     access = _access(request, conversation_id)
     link = customers.make_link(access, body.hours)
     path = reverse("customer_talk", args=[customer_links.signed(link)])
@@ -232,10 +234,10 @@ def make_customer_link(request: ApiRequest, conversation_id: uuid.UUID, body: Li
     auth=Bearer(SCOPE),
     response={200: CustomerConversation, **problems(403, 404)},
     operation_id="revoke_customer_link",
-    summary="Take a link back",
+    summary="Revoke a link",
 )
 def revoke_customer_link(request: ApiRequest, conversation_id: uuid.UUID, link_id: uuid.UUID) -> CustomerConversation:
-    """It opens nothing any more, from this moment. Revoking twice is revoking once."""
+    """The link stops working immediately. Revoking it twice has the same effect as once."""
     access = _access(request, conversation_id)
     link = access.conversation.links.filter(pk=link_id).first()
     if link is None:
@@ -245,7 +247,7 @@ def revoke_customer_link(request: ApiRequest, conversation_id: uuid.UUID, link_i
 
 
 def shown(view: customer_view.View) -> CustomerConversation:
-    """The conversation as its customer has it, over REST and in the stream alike: what is personal in it is theirs."""
+    """The conversation as its customer sees it, over REST and in the stream. Its personal data is theirs, so shown."""
     lens.show()
     conversation = view.conversation
     return CustomerConversation(

@@ -12,7 +12,7 @@ from agentapp.api.errors import CONTENT_TYPE
 
 class Document(OpenAPISchema):
     def operation_security(self, operation: Operation) -> list[dict[str, Any]] | None:
-        """The scope an operation needs, beside the scheme (OpenAPI 3.1 allows it for bearer tokens)."""
+        """The scope an operation needs, with the scheme (OpenAPI 3.1 allows this for bearer tokens)."""
         security = super().operation_security(operation)
         scopes = [callback.scope for callback in operation.auth_callbacks if isinstance(callback, Bearer)]
         return [dict.fromkeys(scheme, scopes) for scheme in security or []]

@@ -1,7 +1,7 @@
 """What went wrong, as RFC 9457 problem details: one table of codes, one shape, one place that answers.
 
-A client matches on `code`. `title` names the kind of problem and never changes, `detail` is a
-sentence about this one, `field` names the input at fault.
+A client matches on `code`. `title` names the kind of problem and is the same every time, `detail` is a
+sentence about this occurrence, `field` names the input at fault.
 """
 
 import logging
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 CONTENT_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:countersign:problem:"
 
-# Statuses of what no action refuses.
+# Statuses of the problems that no action raises.
 _STATUS = {
     "malformed_json": 400,
     "unauthenticated": 401,
@@ -39,46 +39,46 @@ _STATUS = {
     "internal_error": 500,
     "unavailable": 503,
 }
-# Every code an answer can carry, with its title.
+# Every code a response can carry, with its title.
 _TITLES = {
     "malformed_json": "The body cannot be read",
     "unauthenticated": "A valid token is needed",
     "insufficient_scope": "The token lacks a scope",
     "forbidden": "The token's person may not do this",
-    "editor": "Whoever changed the arguments, or had them proposed, does not approve them",
+    "editor": "People may not approve arguments that they changed or had proposed",
     "run_ended": "The run has ended",
     "mocked": "The run was mocked",
     "not_paused": "The run is not paused",
-    "taken_over": "Somebody has taken the run over",
-    "not_taken_over": "You have not taken the run over",
+    "taken_over": "Somebody has taken over the run",
+    "not_taken_over": "You have not taken over the run",
     "not_ended": "The run has not ended",
     "not_under_way": "Another run of the conversation is under way",
     "part_of_a_run": "Another run asked for this one",
-    "lender_barred": "Whoever lent you the right has no say in it",
-    "took_over": "Whoever had a hand in a run decides nothing about it",
+    "lender_barred": "The person who lent you the right may not decide this",
+    "took_over": "People who had a hand in a run may not decide about it",
     "needs_person": "Only a person in the console may decide this",
     "customer_decides": "Only the customer answers this",
-    "not_the_customer": "Whoever is part of the run is not its customer",
-    "starter": "Whoever started a run decides nothing about it",
+    "not_the_customer": "Someone involved in the run cannot answer as its customer",
+    "starter": "The person who started this run may not decide about it",
     "not_yours": "This is another person's decision",
     "not_found": "There is nothing here",
     "method_not_allowed": "The method is not allowed here",
-    "already_decided": "It is decided or closed already",
-    "superseded": "It was asked anew",
-    "already_asked": "Somebody has asked for it already",
+    "already_decided": "It is already decided or closed",
+    "superseded": "A new request has replaced it",
+    "already_asked": "Somebody has already asked for it",
     "cannot_undo": "The call cannot be taken back",
-    "decided_by_you": "You have decided already",
-    "decided_for_you": "Somebody has decided for you already",
-    "expired": "Time ran out",
+    "decided_by_you": "You have already decided",
+    "decided_for_you": "Somebody has already decided for you",
+    "expired": "It has expired",
     "changed": "The request has changed",
     "action_changed": "The call has changed",
-    "already_engaged": "The switch is engaged already",
-    "already_revoked": "The grant is revoked already",
-    "already_summarised": "There is a summary of more",
-    "already_resolved": "The outcome is known already",
+    "already_engaged": "The switch is already engaged",
+    "already_revoked": "The grant is already revoked",
+    "already_summarised": "There is a summary of more messages",
+    "already_resolved": "The outcome is already known",
     "conversation_changed": "The conversation has changed",
-    "conversation_exists": "There is such a conversation",
-    "too_late": "It has taken effect",
+    "conversation_exists": "The conversation already exists",
+    "too_late": "It has already taken effect",
     "not_covered": "No checkpoint covers it yet",
     "erased": "It has been erased",
     "not_signed": "There is no key to sign with",
@@ -89,7 +89,7 @@ _TITLES = {
     "invalid_cursor": "The cursor is not valid",
     "locked_field": "The argument is locked",
     "policy_denied": "A rule forbids the call",
-    "message_required": "Words are needed",
+    "message_required": "A message is required",
     "too_long": "That is too long",
     "not_allowed": "The rule does not allow this decision",
     "nothing_said": "Nothing has been said yet",
@@ -102,7 +102,7 @@ _TITLES = {
     "too_many_requests": "Too many requests",
     "too_many_streams": "Too many streams",
     "internal_error": "Something went wrong here",
-    "unavailable": "The database does not answer",
+    "unavailable": "The database is unavailable",
 }
 CODES: dict[str, tuple[int, str]] = {
     code: (_STATUS.get(code) or status_of(code), title) for code, title in _TITLES.items()
@@ -113,12 +113,12 @@ CODES: dict[str, tuple[int, str]] = {
 class FieldProblem(BaseModel):
     """One input at fault."""
 
-    field: str = Field(description="Path of the input, as in `args/amount`. Empty for the whole body.")
+    field: str = Field(description="Path of the input, such as `args/amount`. Empty for the whole body.")
     detail: str
 
 
 class Decider(BaseModel):
-    """A person who decided. Without a username: the customer."""
+    """Who decided. Without a username, the customer did."""
 
     username: str | None
     name: str
@@ -134,13 +134,13 @@ class DecisionInConflict(BaseModel):
 
 
 class ApprovalInConflict(BaseModel):
-    """Where the approval stands now. Look again, then decide about this."""
+    """The approval as it stands now. Read it again, then decide about this one."""
 
     id: str
     state: str
     version: int
     action_digest: str
-    superseded_by: str | None = Field(default=None, description="The request that replaces it, if you may see that.")
+    superseded_by: str | None = Field(default=None, description="The request that replaces it, if you may see it.")
 
 
 class Problem(BaseModel):
@@ -151,7 +151,7 @@ class Problem(BaseModel):
             "examples": [
                 {
                     "type": "urn:countersign:problem:already_decided",
-                    "title": "It is decided or closed already",
+                    "title": "It is already decided or closed",
                     "status": 409,
                     "detail": "Dana Whitfield already approved it. Your decision was not recorded.",
                     "code": "already_decided",
@@ -179,15 +179,15 @@ class Problem(BaseModel):
     detail: str
     code: str = Field(description="What programs match on.")
     field: str | None = Field(default=None, description="The input at fault.")
-    errors: list[FieldProblem] | None = Field(default=None, description="Every input at fault, when there are several.")
-    decided_by: Decider | None = Field(default=None, description="Who was first, in a conflict.")
+    errors: list[FieldProblem] | None = Field(default=None, description="Every input at fault, if there are several.")
+    decided_by: Decider | None = Field(default=None, description="In a conflict: who decided first.")
     decision: DecisionInConflict | None = Field(default=None, description="What they decided.")
-    approval: ApprovalInConflict | None = Field(default=None, description="Where the approval stands now.")
-    conversation_version: int | None = Field(default=None, description="Where the conversation stands now.")
+    approval: ApprovalInConflict | None = Field(default=None, description="The approval as it stands now.")
+    conversation_version: int | None = Field(default=None, description="The current version of the conversation.")
 
 
 class ApiProblem(Exception):
-    """Stops a request with a problem. `extra` holds further members, `headers` further headers."""
+    """Ends a request with a problem. `extra` holds additional members, `headers` additional headers."""
 
     def __init__(
         self,
@@ -203,7 +203,7 @@ class ApiProblem(Exception):
 
 
 def problems(*statuses: int) -> dict[int, type[Problem]]:
-    """The failures an operation declares. Each refuses a body or parameters that it does not take (400, 413, 422)."""
+    """The failures an operation declares. Every operation refuses undeclared bodies and parameters (400, 413, 422)."""
     return dict.fromkeys(sorted({400, 401, 403, 413, 422, 429, 500, 503, *statuses}), Problem)
 
 
@@ -222,16 +222,16 @@ def respond(problem: ApiProblem) -> HttpResponse:
 
 
 def unavailable() -> ApiProblem:
-    return ApiProblem("unavailable", "The database does not answer, or takes no changes now.")
+    return ApiProblem("unavailable", "The database does not answer, or accepts no changes at the moment.")
 
 
 def not_found() -> ApiProblem:
-    """The same answer for what is not there and for what this person may not see."""
+    """The same answer, whether the thing does not exist or this person may not see it."""
     return ApiProblem("not_found", "There is nothing here that you may see.")
 
 
 def register(api: NinjaAPI) -> None:
-    """Answer every exception of an operation with problem details."""
+    """Answer every exception from an operation with problem details."""
     api.add_exception_handler(ApiProblem, lambda request, error: respond(error))  # type: ignore[arg-type]
     api.add_exception_handler(Refused, lambda request, error: respond(_refused(request, error)))  # type: ignore[arg-type]
     api.add_exception_handler(ValidationError, lambda request, error: respond(_invalid(error)))  # type: ignore[arg-type]
@@ -256,7 +256,7 @@ def _refused(request: HttpRequest, refused: Refused) -> ApiProblem:
 
 
 def _named(code: str, field: str) -> str:
-    """An input as a body names it: arguments stand below `args`."""
+    """The input's path in the body: arguments are under `args`."""
     is_argument = code in ("invalid_arguments", "locked_field") and field != "args"
     return f"args/{field}".rstrip("/") if is_argument else field
 
@@ -291,7 +291,7 @@ def _conflict(request: HttpRequest, approval: Approval) -> dict[str, Any]:
 
 
 def _invalid(error: ValidationError) -> ApiProblem:
-    """Inputs that do not fit their declared types. An id that cannot be one names nothing."""
+    """Inputs that do not fit their declared types. A malformed id in the path is answered as not found."""
     found = [(item["loc"], item) for item in error.errors]
     if any(where[0] == "path" for where, _ in found):
         return not_found()
@@ -302,15 +302,15 @@ def _invalid(error: ValidationError) -> ApiProblem:
 
 
 def _path(where: tuple[Any, ...]) -> str:
-    """`("body", "body", "args", "amount")` → `args/amount`: the source, and a body's parameter, are ours.
+    """`("body", "body", "args", "amount")` → `args/amount`: the source and the body's parameter name are ours.
 
-    So is what holds the parameters of a query, which those have before them that nobody declared.
+    So is the name of the model that holds query parameters, which precedes parameters that nobody declared.
     """
     inner = where[2:] if where[0] == "body" or (where[0] == "query" and len(where) > 2) else where[1:]
     return "/".join(str(part) for part in inner)
 
 
-# What is said of an array, a text or a number where an object belongs.
+# The error types of an array, a text or a number where an object belongs.
 _NO_OBJECT = ("model_type", "model_attributes_type", "dict_type")
 
 
@@ -318,16 +318,16 @@ def _sentence(item: dict[str, Any]) -> str:
     words = {
         "missing": "It is required.",
         "extra_forbidden": "There is no such field.",
-        **dict.fromkeys(_NO_OBJECT, "An object is required."),
+        **dict.fromkeys(_NO_OBJECT, "It must be an object."),
     }
     is_body = item["loc"][0] == "body" and len(item["loc"]) <= 2
     if is_body and (item["type"] == "missing" or item["type"] in _NO_OBJECT):
-        return "A JSON object is required as the body."
+        return "The body must be a JSON object."
     return words.get(item["type"], f"{item['msg'].removeprefix('Value error, ').rstrip('.')}.")
 
 
 def _unreadable(request: HttpRequest, error: HttpError) -> HttpResponse:
-    """The framework wraps whatever the parser raises; what the parser said is the answer."""
+    """The framework wraps whatever the parser raises. Answer with what the parser said."""
     cause = error.__cause__
     if isinstance(cause, ApiProblem):
         return respond(cause)
@@ -338,4 +338,4 @@ def _unexpected(request: HttpRequest, error: Exception) -> HttpResponse:
     log.error("%s %s failed", request.method, request.path, exc_info=error)
     if isinstance(error, AWAY):
         return respond(unavailable())
-    return respond(ApiProblem("internal_error", "The request failed. Nothing it changed was kept; it has been logged."))
+    return respond(ApiProblem("internal_error", "The request failed and changed nothing. The error has been logged."))

@@ -1,4 +1,4 @@
-"""What an approval says of its escalation: what happens while nobody decides, and what of it has happened."""
+"""How the API shows an approval's escalation: what happens while nobody decides, and what has happened so far."""
 
 from datetime import datetime
 from typing import Any
@@ -7,10 +7,10 @@ from pydantic import BaseModel, Field
 
 
 class EscalationStepOut(BaseModel):
-    """What happens while nobody decides, and whether it has."""
+    """What happens if nobody decides by then, and whether it has happened."""
 
-    after: int = Field(description="Seconds of the approval's time; of business hours, where `business_hours` is set.")
-    group: str | None = Field(description="Who may decide as well from then on.")
+    after: int = Field(description="Seconds of the approval's time; business hours only, if `business_hours` is set.")
+    group: str | None = Field(description="Who else may decide from then on.")
     remind: bool = Field(description="Whether those who may decide are reminded.")
     at: datetime
     taken_at: datetime | None

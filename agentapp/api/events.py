@@ -1,4 +1,4 @@
-"""Events: the ledger, as it was written."""
+"""Events: the ledger as it was written."""
 
 import uuid
 from datetime import datetime
@@ -16,17 +16,18 @@ from agentapp.audit.query import MAX_CHARS, Malformed, parse
 from approvals import ledger
 from approvals.digest import storable
 from approvals.models import Event
+from approvals.places import Place
 
 router = Router(tags=["Events"])
 
-# The largest place a chain can have in either database.
+# The largest `seq` that either database can store.
 MAX_SEQ = 2**31 - 1
 
 
 class EventOut(BaseModel):
     """One fact. `hash` is the SHA-256 of `body`, which names the hash of the event before it."""
 
-    id: uuid.UUID = Field(description="What `GET /events/{event_id}/proof` is asked for.")
+    id: uuid.UUID = Field(description="The `event_id` for `GET /events/{event_id}/proof`.")
     seq: int
     type: str
     actor: str
@@ -35,8 +36,8 @@ class EventOut(BaseModel):
     body: str = Field(description="The canonical text (RFC 8785) that was hashed; see `masked`.")
     masked: bool = Field(
         default=False,
-        description="Whether something in `body` is masked for the token's person. Then `hash` is of the body as it "
-        "was written, which the event's proof has. A body that is not masked and has another hash was tampered with.",
+        description="Whether anything in `body` is masked for the token's person. If so, `hash` is that of the body "
+        "as written, which the event's proof contains. An unmasked body with another hash was tampered with.",
     )
     previous_hash: str
     hash: str
@@ -47,17 +48,19 @@ class EventPage(BaseModel):
 
     chain: str
     items: list[EventOut]
-    next: int | None = Field(description="`after` of the next page. Null when the chain ends here.")
+    next: int | None = Field(description="`after` for the next page. Null if the chain ends here.")
 
 
 class EventListing(Parameters):
-    run: uuid.UUID | None = Field(default=None, description="The run whose chain is wanted; else the configuration's.")
-    after: Annotated[int, Field(ge=0, le=MAX_SEQ)] = Field(default=0, description="Only events past this `seq`.")
+    run: uuid.UUID | None = Field(
+        default=None, description="The run whose chain to read. Default: the configuration's."
+    )
+    after: Annotated[int, Field(ge=0, le=MAX_SEQ)] = Field(default=0, description="Only events after this `seq`.")
     limit: Annotated[int, Field(ge=1, le=MAX_LIMIT, description="How many events a page holds.")] = MAX_LIMIT
 
 
 class FoundEvent(EventOut):
-    """One fact, with the chain it stands in."""
+    """One fact, with the chain it belongs to."""
 
     chain: str
 
@@ -66,10 +69,10 @@ class EventSearch(Parameters):
     q: Annotated[
         str,
         Field(
-            max_length=MAX_CHARS, description="Conditions, as in `who:dana did:approved since:7d`; empty: everything."
+            max_length=MAX_CHARS, description="Conditions, such as `who:dana did:approved since:7d`. Empty: everything."
         ),
     ] = ""
-    cursor: Annotated[str, Field(max_length=100, description="`next` of the page before.")] = ""
+    cursor: Annotated[str, Field(max_length=100, description="`next` from the previous page.")] = ""
 
 
 @router.get(
@@ -80,8 +83,8 @@ class EventSearch(Parameters):
     summary="Search the ledger",
 )
 def search_events(request: ApiRequest, search: Query[EventSearch]) -> Page[FoundEvent]:
-    """Events of every chain, newest first, narrowed by the line that the console's audit trail takes. Of runs that the
-    token's person may not see there is nothing.
+    """Events of every chain, newest first, filtered with the same query line as the console's audit trail. Runs that
+    the token's person may not see are left out.
     """
     require_any(request, "approvals.view_event")
     user = person(request)
@@ -90,7 +93,7 @@ def search_events(request: ApiRequest, search: Query[EventSearch]) -> Page[Found
     except Malformed as error:
         raise ApiProblem("invalid", str(error), "q") from error
     try:
-        start = finding.Place.read(search.cursor) if search.cursor else None
+        start = Place.read(search.cursor) if search.cursor else None
     except ValueError as error:
         raise ApiProblem("invalid_cursor", "This cursor does not belong to this list.", "cursor") from error
     shown = finding.page(found, start)
@@ -106,8 +109,8 @@ def search_events(request: ApiRequest, search: Query[EventSearch]) -> Page[Found
     summary="Read the ledger",
 )
 def list_events(request: ApiRequest, listing: Query[EventListing]) -> EventPage:
-    """The chain of one run, for whoever may see the run; without `run`, the chain of configuration and sign-ins, for
-    whoever may see the ledger.
+    """The chain of one run, for anyone who may see the run. Without `run`, the chain of configuration and sign-ins, for
+    anyone who may see the ledger.
     """
     chain = _readable_chain(request, listing.run)
     rows = Event.objects.filter(chain=chain, seq__gt=listing.after).order_by("seq")

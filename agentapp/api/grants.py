@@ -1,4 +1,4 @@
-"""What people have allowed for a while. A program reads and revokes; only a person in the console allows."""
+"""What people have allowed for a while. Programs can read and revoke grants; only a person in the console makes one."""
 
 import uuid
 from typing import Any, Literal
@@ -24,13 +24,13 @@ class ConstraintOut(BaseModel):
 
     name: str
     rule: Literal["is", "at_most", "any"]
-    value: Any = Field(None, description="What it is exactly, or at most. Null where it may be anything.")
+    value: Any = Field(None, description="The exact or largest value. Null if it may be anything.")
 
 
 class LimitOut(BaseModel):
-    """What all calls under a grant may come to together."""
+    """A limit on all calls under a grant together."""
 
-    kind: str = Field(description="sum: of an argument. count: of what the tool counts.")
+    kind: str = Field(description="sum: of an argument's values. count: of what the tool counts.")
     name: str
     most: str
     used: str
@@ -47,7 +47,7 @@ class GrantOut(BaseModel):
     constraints: list[ConstraintOut]
     limits: list[LimitOut]
     reason: str
-    approval: str = Field(description="The request it was made from.")
+    approval: str = Field(description="The request from which it was made.")
     made_by: str
     made_at: str
     expires_at: str
@@ -59,15 +59,15 @@ class GrantOut(BaseModel):
 
 
 class GrantPage(Page[GrantOut]):
-    """Grants, newest first: those in force and those that have ended."""
+    """Grants in force and grants that have ended, newest first."""
 
 
 class Revocation(BaseModel):
-    """Why a grant is taken back."""
+    """Why a grant is revoked."""
 
     model_config = ConfigDict(extra="forbid")
 
-    reason: str = Field(max_length=500, description="Stays on record.")
+    reason: str = Field(max_length=500, description="Kept on record.")
 
 
 @router.get(
@@ -78,7 +78,7 @@ class Revocation(BaseModel):
     summary="List grants",
 )
 def list_grants(request: ApiRequest, listing: Query[Listing]) -> GrantPage:
-    """What people have allowed for a while, as far as the token's person may see it."""
+    """What people have allowed for a while, as far as the token's person may see."""
     user = person(request)
     require_any(request, "approvals.view_grant", "approvals.add_grant")
     visible = auth.visible_grants(user).select_related("made_by", "revoked_by", "approval").prefetch_related("limits")
@@ -95,7 +95,7 @@ def list_grants(request: ApiRequest, listing: Query[Listing]) -> GrantPage:
     summary="Read a grant",
 )
 def get_grant(request: ApiRequest, grant_id: uuid.UUID) -> GrantOut:
-    """One grant and what has been used of it."""
+    """One grant and how much of it has been used."""
     return _read(request, grant_id)
 
 
@@ -107,7 +107,7 @@ def get_grant(request: ApiRequest, grant_id: uuid.UUID) -> GrantOut:
     summary="Revoke a grant",
 )
 def revoke_grant(request: ApiRequest, grant_id: uuid.UUID, body: Revocation) -> GrantOut:
-    """Calls like these ask again at once. One that has begun ends as it will."""
+    """Calls like these ask again from now on. A call that has begun is not stopped."""
     _visible(request, grant_id)
     actions.revoke_grant(grant_id, body.reason, person(request))
     return _read(request, grant_id)

@@ -1,4 +1,4 @@
-"""What a step looked at where guidelines decide, as the API shows it."""
+"""How the API shows what a step looked at where guidelines decide."""
 
 from typing import Any
 
@@ -8,16 +8,16 @@ from agentapp.models import GuidelineMatch, Step, ToolEvaluation, ToolInsight
 
 
 class MatchOut(BaseModel):
-    """What a step said of one guideline."""
+    """What a step said about one guideline."""
 
     guideline: str
     version: int | None = Field(description="Null for one that came with the result of a call.")
     condition: str | None
     action: str | None
     matched: bool
-    suppressed_by: str | None = Field(description="The guideline that goes before it; its action does not count then.")
+    suppressed_by: str | None = Field(description="The guideline that takes precedence, so this action does not count.")
     origin: str = Field(description="`model`, `always`, `python`, `entailed`, `reevaluated` or `transient`.")
-    rationale: str | None = Field(description="Where a model says why: a claim.")
+    rationale: str | None = Field(description="The model's reason, if it gave one: a claim.")
 
 
 class InsightOut(BaseModel):
@@ -31,18 +31,18 @@ class InsightOut(BaseModel):
     examples: list[str]
     choices: list[Any] | None
     precedence: int | None
-    invalid_value: Any = Field(description="Masked where the argument is secret.")
+    invalid_value: Any = Field(description="Masked if the argument is secret.")
     hidden: bool = Field(description="Never named to the customer.")
 
 
 class ToolEvaluationOut(BaseModel):
-    """What a step made of one candidate tool."""
+    """What a step decided about one candidate tool."""
 
     tool: str
     batch: int
     state: str = Field(description="`needs_to_run`, `data_already_in_context`, `cannot_run` or `not_applicable`.")
     mode: str = Field(description="`auto_approved` (no model was asked), `short` or `full` (argument by argument).")
-    guidelines: list[str] = Field(description="Those that asked for the tool. Empty where guidance is open.")
+    guidelines: list[str] = Field(description="Those that asked for the tool. Empty if guidance is open.")
     rationale: str | None = Field(description="The model's own words: a claim.")
     insights: list[InsightOut]
 
@@ -52,11 +52,11 @@ class GuidanceOut(BaseModel):
 
     matches: list[MatchOut]
     evaluations: list[ToolEvaluationOut]
-    asked: list[dict[str, Any]] = Field(description="What models were asked for, by purpose, and what that took.")
+    asked: list[dict[str, Any]] = Field(description="What models were asked, by purpose, and what it cost.")
 
 
 def guidance_out(step: Step) -> GuidanceOut:
-    """Reads the step's matches, and its evaluations with their insights, which the caller has fetched."""
+    """Reads the step's matches and its evaluations with their insights, which the caller has fetched."""
     return GuidanceOut(
         matches=[_match(match) for match in step.guideline_matches.all()],
         evaluations=[_evaluation(evaluation) for evaluation in step.tool_evaluations.all()],

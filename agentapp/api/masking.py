@@ -1,4 +1,4 @@
-"""Secret arguments never leave through the API, and come back unchanged with an edit."""
+"""Secret arguments never leave through the API; an edit that sends the mask back keeps their values."""
 
 import json
 from typing import Any
@@ -8,7 +8,7 @@ from approvals.digest import MalformedJSON, parse
 
 
 def masked_text(text: str, secret_fields: list[str]) -> Any:
-    """The arguments of a JSON text, masked. A text that is not JSON is shown as it is, if nothing in it is secret."""
+    """The arguments of a JSON text, masked. Text that is not JSON is shown as it is, unless the tool has secrets."""
     try:
         return masking.masked(parse(text), secret_fields)
     except MalformedJSON:
@@ -16,6 +16,6 @@ def masked_text(text: str, secret_fields: list[str]) -> Any:
 
 
 def unmasked(arguments: dict[str, Any], current_text: str, secret_fields: list[str]) -> dict[str, Any]:
-    """Edited arguments with what was masked put back."""
+    """Edited arguments, with the masked values put back."""
     kept: dict[str, Any] = masking.unmasked(arguments, json.loads(current_text), secret_fields)
     return kept

@@ -1,4 +1,4 @@
-"""Lists in pages by key, never by offset: a page costs the same however far down it lies."""
+"""Lists in pages, by key rather than by offset: a page costs the same however far down the list it is."""
 
 from typing import Annotated, Any, Self
 
@@ -13,7 +13,7 @@ MAX_LIMIT = 100
 
 
 class Parameters(BaseModel):
-    """The query parameters of one operation. One that is not declared, or stands twice, is refused."""
+    """The query parameters of one operation. Undeclared and repeated ones are refused."""
 
     @model_validator(mode="wrap")
     @classmethod
@@ -23,7 +23,7 @@ class Parameters(BaseModel):
             if name not in cls.model_fields:
                 wrong.append(_wrong(name[:80], words="There is no such parameter."))
             elif len(given.getlist(name)) > 1:
-                wrong.append(_wrong(name, words="It stands twice."))
+                wrong.append(_wrong(name, words="It is given more than once."))
         try:
             found = handler(data)
         except ValidationError as error:
@@ -40,19 +40,19 @@ def _wrong(*where: str | int, words: str) -> InitErrorDetails:
 class Listing(Parameters):
     limit: Annotated[int, Field(ge=1, le=MAX_LIMIT, description="How many rows a page holds.")] = 25
     cursor: Annotated[
-        str, Field(max_length=500, description="`next` of the page before. Leave it out for the first page.")
+        str, Field(max_length=500, description="`next` from the previous page. Leave it out for the first page.")
     ] = ""
 
 
 class Page[Item](BaseModel):
     items: list[Item]
-    next: str | None = Field(description="The cursor of the next page. Null on the last.")
+    next: str | None = Field(description="The cursor for the next page. Null on the last page.")
 
 
 def page_of[M: Model](rows: QuerySet[M], by: str, listing: Listing) -> tuple[list[M], str | None]:
-    """One page of rows and the cursor of the next. `by` is a unique field, as in "name" or "-id".
+    """One page of rows and the cursor for the next. `by` is a unique field, such as "name" or "-id".
 
-    Newest first is "-id": keys sort by time, and unlike times both databases compare them exactly.
+    "-id" means newest first: keys sort by time, and both databases compare them exactly, which times are not.
     """
     name, side = by.removeprefix("-"), "lt" if by.startswith("-") else "gt"
     salt = f"page of {rows.model._meta.label} by {by}"
@@ -67,7 +67,7 @@ def page_of[M: Model](rows: QuerySet[M], by: str, listing: Listing) -> tuple[lis
 
 
 def _read(cursor: str, salt: str) -> str:
-    """A cursor is signed, so what is in it was put there by `page_of` for this very list."""
+    """A cursor is signed, so its content was put there by `page_of` for this very list."""
     try:
         place: str = signing.loads(cursor, salt=salt)
     except signing.BadSignature as error:

@@ -1,4 +1,4 @@
-"""Request bodies, read as strictly as a model's arguments: what one database would refuse is refused here."""
+"""Request bodies, read as strictly as a model's arguments: what either database would refuse is refused here."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -14,7 +14,7 @@ from approvals.digest import MAX_BYTES, MalformedJSON, parse
 
 class StrictParser(Parser):
     def parse_body(self, request: HttpRequest) -> Any:
-        """The body's JSON value. Raises ApiProblem for another type, encoding, size or meaning."""
+        """The body's JSON value. Raises ApiProblem if its type, encoding, size or content is not accepted."""
         charset = (request.content_params or {}).get("charset", "utf-8").lower()
         if request.content_type != "application/json" or charset not in ("utf-8", "utf8"):
             raise ApiProblem("unsupported_media_type", "Send the body as application/json, in UTF-8.")
@@ -22,7 +22,7 @@ class StrictParser(Parser):
 
 
 def refuse_undeclared(operation: Operation) -> None:
-    """Let an operation that declares no body take none: what is sent would be ignored without a word."""
+    """Make an operation that declares no body refuse one, which would otherwise be ignored silently."""
     if not any(model.__ninja_param_source__ == "body" for model in operation.models):
         operation.view_func = _without_body(operation.view_func)
 
@@ -30,7 +30,7 @@ def refuse_undeclared(operation: Operation) -> None:
 def _without_body(view: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(view)
     def answered(request: HttpRequest, *args: Any, **values: Any) -> Any:
-        # Many clients send an empty object, or say no type, where there is nothing to say.
+        # Many clients send an empty object, or no content type, when they have nothing to send.
         if request.body and _read(request.body) != {}:
             raise ApiProblem("invalid", "This operation takes no body.")
         return view(request, *args, **values)

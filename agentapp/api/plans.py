@@ -1,4 +1,4 @@
-"""What the API says of the calls of a plan."""
+"""How the API shows the calls of a plan."""
 
 import uuid
 from datetime import datetime
@@ -12,7 +12,7 @@ from approvals.models import Approval
 
 
 class PlannedCallOut(BaseModel):
-    """One call of a plan, as people are shown it, and what has come of it."""
+    """One call of a plan, as people are shown it, and what came of it."""
 
     position: int
     tool: str
@@ -24,16 +24,16 @@ class PlannedCallOut(BaseModel):
     risk: str
     rule: str | None
     reason: str | None
-    snapshot: dict[str, Any] = Field(description="The state it rests on; looked up again when it is made.")
-    outside: list[str] = Field(description="The arguments that hold what came from outside.")
-    use_by: datetime | None = Field(description="Once the plan is approved: until when it may be made.")
+    snapshot: dict[str, Any] = Field(description="The state it rests on; looked up again when the call is made.")
+    outside: list[str] = Field(description="The arguments whose content came from outside.")
+    use_by: datetime | None = Field(description="Once the plan is approved: until when the call may be made.")
     execution: uuid.UUID | None = Field(description="The tool execution that was made under it.")
     ended_at: datetime | None
     ended_because: str | None
 
 
 def plan_out(approval: Approval) -> list[PlannedCallOut]:
-    """The calls of a plan, in their order. None, and no query, for what is no plan."""
+    """The calls of a plan, in order. For anything but a plan: an empty list, without a query."""
     rows = {row.position: row for row in approval.planned_calls.all()} if approval.is_plan else {}
     shown, hidden = [], lens.hidden(approval.secret_fields, approval.pii_fields)
     for position, call in enumerate(planned.calls_in(approval.plan_text), start=1):

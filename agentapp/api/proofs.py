@@ -1,4 +1,4 @@
-"""What proves the record to somebody else: receipts of decisions, and that an event was there when it was signed."""
+"""What proves the record to outsiders: receipts of decisions, and proofs that an event existed at a checkpoint."""
 
 import uuid
 from typing import Any
@@ -18,7 +18,7 @@ router = Router(tags=["Proof"])
 
 
 class Proof(RootModel[dict[str, Any]]):
-    """A signed object, as `verify_proof.py` reads it. Keep it as it is: any change to it shows."""
+    """A signed object for `verify_proof.py`. Keep it exactly as it is: any change is detected."""
 
 
 @router.get(
@@ -29,8 +29,8 @@ class Proof(RootModel[dict[str, Any]]):
     summary="Read the receipt of an approval",
 )
 def get_receipt(request: ApiRequest, approval_id: uuid.UUID) -> Proof:
-    """What people have said of a request, signed: what was asked, by which version of which rule, who decided, how they
-    had signed in, and when.
+    """A signed record of what people said about a request: what was asked, by which version of which rule, who decided,
+    how they had signed in, and when.
     """
     approval = visible_approval(request, approval_id)
     try:
@@ -49,7 +49,7 @@ def get_receipt(request: ApiRequest, approval_id: uuid.UUID) -> Proof:
     summary="Read the proof of an event",
 )
 def get_event_proof(request: ApiRequest, event_id: uuid.UUID) -> Proof:
-    """That an event was there when a checkpoint was signed. Of any other event it holds hashes alone."""
+    """Proves that an event existed when a checkpoint was signed. It contains only the hashes of other events."""
     require_any(request, "approvals.view_event")
     event = Event.objects.filter(pk=event_id).first()
     if event is None or finding.hidden(person(request), [event]):
@@ -57,7 +57,7 @@ def get_event_proof(request: ApiRequest, event_id: uuid.UUID) -> Proof:
     try:
         return _as_written(inclusion.inclusion(event.pk))
     except inclusion.NotCovered as error:
-        raise ApiProblem("not_covered", f"{error} One is signed each hour.") from error
+        raise ApiProblem("not_covered", f"{error} One is signed every hour.") from error
 
 
 def _as_written(said: dict[str, Any]) -> Proof:

@@ -1,4 +1,4 @@
-"""How many requests a token may make. Counted by all web processes together, in the shared cache."""
+"""How many requests a token may make. All web processes count together, in the shared cache."""
 
 import math
 import time
@@ -13,7 +13,7 @@ _MINUTE = 60
 
 
 def limit(token: ApiToken) -> None:
-    """Count one more request of this minute. Raises ApiProblem when there have been too many."""
+    """Count one more request in this minute. Raises ApiProblem if there have been too many."""
     most = settings.API_REQUESTS_PER_MINUTE
     if not most:
         return
@@ -27,6 +27,6 @@ def limit(token: ApiToken) -> None:
         wait = max(1, math.ceil(_MINUTE - now % _MINUTE))
         raise ApiProblem(
             "too_many_requests",
-            f"This token has made {most} requests in this minute. Come back in {wait} s.",
+            f"This token has already made {most} requests in this minute. Try again in {wait} s.",
             headers={"Retry-After": str(wait)},
         )

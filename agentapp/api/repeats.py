@@ -1,4 +1,4 @@
-"""How an answer says that what was sent had been sent before."""
+"""How an answer says that the same request was sent before."""
 
 from typing import Any
 
@@ -6,6 +6,6 @@ REPLAY_HEADER = "Idempotent-Replay"
 
 
 def of_a_repeat(said: str) -> dict[str, Any]:
-    """What the document says of 200, which is the answer to what was sent before."""
+    """The OpenAPI description of the 200 that answers a repeated request."""
     header = {"schema": {"type": "string", "const": "true"}, "required": True}
     return {"description": said, "headers": {REPLAY_HEADER: header}}

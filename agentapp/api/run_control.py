@@ -1,4 +1,4 @@
-"""What is done to a run: stop it, put it aside, let it go on, try it again; ask people again, take a call back."""
+"""Control of a run: stop, pause, resume or retry it, ask people again, take a call back."""
 
 import uuid
 from typing import Annotated
@@ -26,7 +26,7 @@ router = Router(tags=["Runs"])
     summary="Stop a run",
 )
 def cancel_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
-    """A waiting run ends at once; a running one before its next model or tool call. A run that has ended
+    """A waiting run ends at once, a running one before its next model or tool call. A run that has ended
     stays as it is.
     """
     visible_run(request, run_id)
@@ -35,12 +35,12 @@ def cancel_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
 
 
 class RetryIn(BaseModel):
-    """From where a run is tried again."""
+    """The step from which to try a run again."""
 
     model_config = ConfigDict(extra="forbid")
 
     first: Annotated[int, Field(strict=True, ge=1, le=MAX_VERSION)] = Field(
-        default=1, description="The first step to take anew. What the run did before it counts as done."
+        default=1, description="The first step to repeat. What the run did before it counts as done."
     )
 
 
@@ -60,8 +60,8 @@ def retry_run(
         Header(alias="Idempotency-Key", description="The same key starts one run, however often it is sent."),
     ] = None,
 ) -> Status[RunDetail]:
-    """Starts a new run with the input of one that has ended, for the token's person and with today's configuration.
-    The model is told what that run did before the step `first`; none of it runs again.
+    """Starts a new run with the input of one that has ended, for the token's person and with the current configuration.
+    The model is told what the old run did before the step `first`; none of that runs again.
     """
     visible_run(request, run_id)
     started = actions.retry_run(run_id, person(request), body.first, key or "", request.auth)
@@ -73,10 +73,10 @@ def retry_run(
     auth=Bearer("runs:create"),
     response={200: RunDetail, **problems(403, 404, 409)},
     operation_id="pause_run",
-    summary="Put a run aside",
+    summary="Pause a run",
 )
 def pause_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
-    """At once when no worker holds it, else before its next model or tool call. Its requests stay open."""
+    """It pauses at once if no worker holds it, otherwise before its next model or tool call. Its requests stay open."""
     visible_run(request, run_id)
     actions.pause_run(run_id, person(request))
     return run_detail(whole_run(run_id))
@@ -87,10 +87,10 @@ def pause_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
     auth=Bearer("runs:create"),
     response={200: RunDetail, **problems(403, 404, 409)},
     operation_id="resume_run",
-    summary="Let a paused run go on",
+    summary="Resume a paused run",
 )
 def resume_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
-    """Where another than the token's person and the run's starter has paused it, it needs the right to pause runs."""
+    """If somebody other than the token's person and the run's starter paused it, this needs the right to pause runs."""
     visible_run(request, run_id)
     actions.resume_run(run_id, person(request))
     return run_detail(whole_run(run_id))
@@ -104,20 +104,20 @@ def resume_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
     summary="Ask people again",
 )
 def ask_again(request: ApiRequest, approval_id: uuid.UUID) -> ApprovalDetail:
-    """Makes a new request of one that nobody decided in time, as long as its agent has not been told so. For whoever
-    may decide about it, and whoever started its run. Answers with the old request, which the new one will name in
-    `supersedes`.
+    """Makes a new request out of one that nobody decided in time, unless its agent has already been told. For people
+    who may decide about it, and the person who started its run. Answers with the old request, which the new one will
+    name in `supersedes`.
     """
     actions.ask_again(approval_id, person(request))
     return approval_detail(visible_approval(request, approval_id), person(request))
 
 
 class UndoIn(BaseModel):
-    """Why a call is to be taken back."""
+    """Why to take a call back."""
 
     model_config = ConfigDict(extra="forbid")
 
-    why: StrictStr = Field(min_length=1, max_length=MAX_WHY_CHARS, description="Whoever decides reads it.")
+    why: StrictStr = Field(min_length=1, max_length=MAX_WHY_CHARS, description="Shown to the people who decide.")
 
 
 @router.post(
@@ -128,8 +128,8 @@ class UndoIn(BaseModel):
     summary="Ask for a call to be taken back",
 )
 def undo_call(request: ApiRequest, execution_id: uuid.UUID, body: UndoIn) -> Status[RunDetail]:
-    """Starts a run that proposes the call which takes this one back. It waits for people, and neither the token's
-    person nor whoever started the first run decides about it. Once at a time, and again only where nothing came of it.
+    """Starts a run that proposes the call that takes this one back. It waits for people: neither the token's person
+    nor the starter of the first run may decide about it. Only once at a time, and again only if nothing came of it.
     """
     run = actions.undo_call(execution_id, body.why, person(request), request.auth)
     return Status(201, run_detail(whole_run(run.pk)))

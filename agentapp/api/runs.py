@@ -1,4 +1,4 @@
-"""Runs: start one, follow it."""
+"""Runs: start and follow them."""
 
 import uuid
 from datetime import datetime
@@ -25,13 +25,13 @@ from agentapp.telemetry import download
 
 router = Router(tags=["Runs"])
 
-# The largest version the table holds.
+# The largest version the table can hold.
 MAX_VERSION = 2**31 - 1
 _DETAIL = ("agent", "conversation", "starter", "taken_over_by")
 
 Name = Annotated[str, StringConstraints(strict=True, max_length=80)]
 Label = Annotated[str, StringConstraints(strict=True, max_length=200)]
-# One line of printable ASCII, as every database, proxy and log keeps it.
+# One line of printable ASCII, which every database, proxy and log keeps unchanged.
 Key = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[\x20-\x7e]+$")]
 RunState = Literal["queued", "running", "waiting", "paused", "succeeded", "failed", "stopped", "cancelled"]
 
@@ -59,18 +59,18 @@ class NewRunIn(BaseModel):
     input: Annotated[str, StringConstraints(strict=True, max_length=actions.MAX_INPUT_CHARS)] = Field(
         description="What the agent is asked to do."
     )
-    route: Name = Field(default="", description="Name of one of the agent's routes: it narrows the tools.")
-    customer: Label = Field(default="", description="Whom the run is about, in your own words.")
-    conversation: Label = Field(default="", description="Your name for a dialogue; runs that share it remember it.")
+    route: Name = Field(default="", description="Name of one of the agent's routes. It narrows the tools.")
+    customer: Label = Field(default="", description="Your name for the customer that the run is about.")
+    conversation: Label = Field(default="", description="Your name for a dialogue. Runs that share it remember it.")
     conversation_version: Annotated[int, Field(strict=True, ge=0, le=MAX_VERSION)] | None = Field(
         default=None,
-        description="The version of the conversation you have read; if something was said since, nothing is started.",
+        description="The version of the conversation you have read. If anything was said since, nothing is started.",
     )
     metadata: dict[str, Any] | None = Field(default=None, description="Kept with the run and never shown to the model.")
     script: list[Any] | None = Field(
         default=None,
         description="Model replies to replay instead of asking a model: "
-        '`[{"text": …, "tool_calls": [{"id", "name", "arguments"}]}]`. Only where ALLOW_SCRIPTED_RUNS is on.',
+        '`[{"text": …, "tool_calls": [{"id", "name", "arguments"}]}]`. Only if ALLOW_SCRIPTED_RUNS is on.',
     )
 
 
@@ -78,7 +78,7 @@ class Usage(BaseModel):
     input_tokens: int
     cached_tokens: int
     output_tokens: int
-    cost: str | None = Field(description="In US dollars. Null when the price is unknown.")
+    cost: str | None = Field(description="In US dollars. Null if the price is unknown.")
 
 
 class RunOut(BaseModel):
@@ -94,13 +94,13 @@ class RunOut(BaseModel):
         description="What a waiting run waits for: `approval`, `outcome`, `budget`, `subagent` or `switch`."
     )
     parent: uuid.UUID | None = Field(description="The run whose agent asked for this one.")
-    depth: int = Field(description="0 for a run that was started from outside.")
+    depth: int = Field(description="0 for a run started from outside.")
     stop_reason: str | None = Field(description="A code: why it ended.")
     customer: str | None
     conversation: str | None
     conversation_id: uuid.UUID | None
     starter: Person | None
-    mocked: bool = Field(description="Its calls were answered by mocks: nothing that it did has happened.")
+    mocked: bool = Field(description="Mocks answered its calls: nothing it did really happened.")
     step_count: int
     had_tool_errors: bool
     created_at: datetime
@@ -109,7 +109,7 @@ class RunOut(BaseModel):
 
 
 class RunDetail(RunOut):
-    """A run with what it was asked and what came of it."""
+    """A run with its input and what came of it."""
 
     input: str
     metadata: dict[str, Any]
@@ -119,18 +119,18 @@ class RunDetail(RunOut):
     stop_source: str | None = Field(description="What ended it: a limit's name, a hook, a person, the model.")
     retry_of: uuid.UUID | None = Field(description="The run that this one tries again, forks or replays.")
     steps_kept: int = Field(description="How many steps of that run count as done.")
-    branch: str | None = Field(description="What it is of that run, `fork` or `replay`; null where it tries it again.")
-    calls_kept: int = Field(description="Of the step behind those, how many of its first calls count as done.")
-    changed: list[str] = Field(description="What was changed in a fork, by name.")
-    trace_id: str = Field(description="Of the W3C trace of the run and of those it asks.")
-    after: uuid.UUID | None = Field(description="The run of the same conversation that it waits for, while queued.")
+    branch: str | None = Field(description="`fork` or `replay` of that run. Null if this one tries it again.")
+    calls_kept: int = Field(description="How many of the first calls of the step after those count as done.")
+    changed: list[str] = Field(description="The names of what was changed in a fork.")
+    trace_id: str = Field(description="W3C trace id of the run and of the runs it asks for.")
+    after: uuid.UUID | None = Field(description="While queued: the run of the same conversation that it waits for.")
     scripted: bool
     cancel_requested_at: datetime | None
     pause_requested_at: datetime | None
     taken_over_by: Person | None = Field(description="The person who speaks in the agent's place until they hand back.")
-    budget_extra: str = Field(description="What people have allowed beyond its limits, in US dollars.")
+    budget_extra: str = Field(description="What people have allowed on top of its limits, in US dollars.")
     usage: Usage
-    cost_is_partial: bool = Field(description="The price of some model reply is unknown.")
+    cost_is_partial: bool = Field(description="The price of at least one model reply is unknown.")
 
 
 class RunPage(Page[RunOut]):
@@ -142,17 +142,17 @@ class StepOut(BaseModel):
 
     number: int
     text: str
-    reasoning: str | None = Field(description="What the model thought, where its driver has it say so apart.")
-    error: str | None = Field(description="A code: why no decision came of the reply.")
+    reasoning: str | None = Field(description="What the model thought, if its driver asks for that separately.")
+    error: str | None = Field(description="A code: why the reply led to no decision.")
     model: str | None
     disclosed_tools: list[str]
     finish_reason: str | None
     usage: Usage
-    first_token_seconds: float | None = Field(description="Until the reply began to come; null where it came whole.")
+    first_token_seconds: float | None = Field(description="Time until the reply began. Null if it came all at once.")
     started_at: datetime
     finished_at: datetime
     calls: list[ToolExecutionOut]
-    guidance: GuidanceOut | None = Field(description="Of an agent that follows guidelines: what the step looked at.")
+    guidance: GuidanceOut | None = Field(description="What the step looked at, if the agent follows guidelines.")
 
 
 class TraceOut(BaseModel):
@@ -160,14 +160,14 @@ class TraceOut(BaseModel):
 
     run: RunDetail
     steps: list[StepOut]
-    family_cost: str = Field(description="Of the run and of all that its agents asked for, in US dollars.")
+    family_cost: str = Field(description="Cost of the run and of all runs its agents asked for, in US dollars.")
 
 
 class RunListing(Listing):
     state: RunState | None = Field(default=None, description="Only runs in this state.")
     stop_reason: StopReason | None = Field(default=None, description="Only runs that ended for this reason.")
     conversation: uuid.UUID | None = Field(default=None, description="Only runs of this conversation.")
-    mocked: bool = Field(default=False, description="Only mocked runs; else they are left out.")
+    mocked: bool = Field(default=False, description="Only mocked runs. They are left out otherwise.")
 
 
 @router.post(
@@ -178,9 +178,9 @@ class RunListing(Listing):
     summary="Start a run",
     openapi_extra={
         "responses": {
-            200: of_a_repeat("The run this key has started before"),
+            200: of_a_repeat("The run started earlier with this key"),
             202: {
-                "description": "A person has taken over this run: the message waits for them, and no run was started"
+                "description": "A person has taken over this run. The message waits for them, and no run was started"
             },
         }
     },
@@ -194,17 +194,17 @@ def start_run(
         Header(
             alias="Idempotency-Key",
             description="Any text of yours, at most 255 characters. The same key with the same body starts one run, "
-            "however often it is sent; with another body it is refused.",
+            "however often it is sent. With another body it is refused.",
         ),
     ] = None,
     traceparent: Annotated[
         str,
-        Header(description="Your place in a trace, as W3C Trace Context has it; the trace of the run links there."),
+        Header(description="Your position in a trace, as in W3C Trace Context. The trace of the run links to it."),
     ] = "",
 ) -> Status[RunDetail]:
     """The run is queued and returned at once; follow it with `GET /runs/{id}`. It belongs to the token's
-    person, who cannot decide about its calls. While a person has taken over the conversation, what is sent is
-    kept for them and starts nothing: the answer is 202, with the run they took over.
+    person, who cannot decide about its calls unless every rule that asks lets them. While a person has taken over the
+    conversation, the input is kept for them and starts nothing: the answer is 202, with the run they took over.
     """
     new = actions.NewRun(
         agent=body.agent,
@@ -264,7 +264,7 @@ def get_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
     summary="Read what a run did",
 )
 def get_trace(request: ApiRequest, run_id: uuid.UUID) -> TraceOut:
-    """The run's steps with every proposed call: what was ruled, who decided, what ran, what came of it."""
+    """The run's steps with every proposed call: how it was ruled on, who decided, what ran and what came of it."""
     run = visible_run(request, run_id)
     steps = trace.steps_of(run)
     asked = any(call.subrun_id for step in steps for call in step.executions.all())
@@ -273,9 +273,9 @@ def get_trace(request: ApiRequest, run_id: uuid.UUID) -> TraceOut:
 
 
 class OtlpOut(BaseModel):
-    """A trace, as OpenTelemetry writes traces in JSON."""
+    """A trace in OpenTelemetry's JSON format."""
 
-    resourceSpans: list[dict[str, Any]] = Field(description="`ExportTraceServiceRequest` of OTLP, in JSON.")
+    resourceSpans: list[dict[str, Any]] = Field(description="OTLP's `ExportTraceServiceRequest`, in JSON.")
 
 
 @router.get(
@@ -286,8 +286,9 @@ class OtlpOut(BaseModel):
     summary="Read a run as an OpenTelemetry trace",
 )
 def get_otel(request: ApiRequest, run_id: uuid.UUID) -> StreamingHttpResponse:
-    """Made from what is stored, and sent while it is made: a collector takes it as it is. What was said is in it only
-    where the operator exports that (OTEL_CONTENT), with secrets masked. Of a run that goes on, what it did so far.
+    """Made from what is stored and streamed as it is made; a collector accepts it unchanged. It includes what was said
+    only if the operator exports that (OTEL_CONTENT), with secrets masked. For a run under way, it covers what it did
+    so far.
     """
     return download.response(request, visible_run(request, run_id))
 
@@ -341,7 +342,7 @@ def _shown(run: Run) -> dict[str, Any]:
         "waiting_for": run.waiting_for or None,
         "parent": run.parent_id,
         "depth": run.depth,
-        # A run that is told to stop knows why before it does.
+        # A run that was told to stop has its reason before it ends.
         "stop_reason": (run.stop_reason if run.is_final else "") or None,
         "customer": run.customer or None,
         "conversation": run.conversation.key if run.conversation else None,
@@ -384,7 +385,7 @@ def person_out(user: User | None) -> Person | None:
 
 
 def visible_run(request: ApiRequest, run_id: uuid.UUID) -> Run:
-    """The run with what its detail shows. Raises as for a run that is not there, where the person may not see it."""
+    """The run with what its detail shows. If the person may not see it, raises as if it did not exist."""
     rows = auth.visible_runs(person(request)).select_related(*_DETAIL)
     run = rows.filter(pk=run_id).first()
     if run is None:

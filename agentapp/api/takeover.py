@@ -19,14 +19,14 @@ router = Router(tags=["Runs"])
 
 
 class NewMessageIn(BaseModel):
-    """What a person writes to the customer."""
+    """A person's message to the customer."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"text": "I look into it myself."}]})
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"text": "I will look into it myself."}]})
 
     text: Annotated[str, StringConstraints(strict=True, max_length=actions.MAX_INPUT_CHARS)]
     conversation_version: Annotated[int, Field(strict=True, ge=0, le=MAX_VERSION)] | None = Field(
         default=None,
-        description="The version of the conversation you have read; if something was said since, nothing is sent.",
+        description="The version of the conversation you have read. If anything was said since, nothing is sent.",
     )
 
 
@@ -38,9 +38,9 @@ class NewMessageIn(BaseModel):
     summary="Speak in the agent's place",
 )
 def take_over_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
-    """The run is put aside when its current call is done, and what the customer says starts nothing until it is
-    handed back. Its requests stay open, for others: whoever took over never decides about the run's calls.
-    The first counts; who comes second is told who was first. A run without a conversation gets one.
+    """The run pauses when its current call is done, and what the customer says starts nothing until you hand the run
+    back. Its requests stay open for others: the person who took over never decides about the run's calls. The
+    first one counts; a second is told who was first. A run without a conversation gets one.
     """
     actions.take_over_run(run_id, person(request), request.auth)
     return get_run(request, run_id)
@@ -54,7 +54,7 @@ def take_over_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
     summary="Let the agent speak again",
 )
 def hand_back_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
-    """A run that was put aside goes on, and its model reads what was said meanwhile."""
+    """A paused run continues, and its model reads what was said in the meantime."""
     actions.hand_back_run(run_id, person(request))
     return get_run(request, run_id)
 
@@ -63,7 +63,7 @@ def hand_back_run(request: ApiRequest, run_id: uuid.UUID) -> RunDetail:
     "/runs/{run_id}/messages",
     auth=Bearer("runs:create"),
     response={200: MessageOut, 201: MessageOut, **problems(400, 403, 404, 409, 413, 415, 422)},
-    openapi_extra={"responses": {200: of_a_repeat("The message this key has written before")}},
+    openapi_extra={"responses": {200: of_a_repeat("The message written earlier with this key")}},
     operation_id="write_message",
     summary="Write to the customer",
 )
@@ -73,10 +73,10 @@ def write_message(
     run_id: uuid.UUID,
     body: NewMessageIn,
     key: Annotated[
-        Key | None, Header(alias="Idempotency-Key", description="Any text of yours: sent again, it adds nothing.")
+        Key | None, Header(alias="Idempotency-Key", description="Any text of yours. Sent again, it adds nothing.")
     ] = None,
 ) -> Status[MessageOut]:
-    """In the place of the agent, by the token's person, who has taken the run over."""
+    """The token's person, who has taken over the run, writes in the agent's place."""
     written = actions.write_message(
         run_id, body.text, person(request), body.conversation_version, key or "", request.auth
     )

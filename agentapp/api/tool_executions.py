@@ -31,8 +31,8 @@ class DecisionOut(BaseModel):
 
     id: uuid.UUID
     type: str
-    user: Person | None = Field(description="Null: the customer decided, who is `customer`.")
-    on_behalf_of: Person | None = Field(description="Whose right it was, which `user` was lent. Null: their own.")
+    user: Person | None = Field(description="Null if the customer decided, named in `customer`.")
+    on_behalf_of: Person | None = Field(description="Who lent `user` the right. Null if it was their own.")
     customer: str | None
     message: str
     stop_run: bool
@@ -45,7 +45,7 @@ class DecisionOut(BaseModel):
 
 
 class CallApproval(BaseModel):
-    """The approval a call waited for, in short."""
+    """A summary of the approval that a call waited for."""
 
     id: uuid.UUID
     reference: str
@@ -57,7 +57,7 @@ class CallApproval(BaseModel):
 
 
 class SubrunOut(BaseModel):
-    """The run of another agent that answers a call, in short."""
+    """A summary of the run of another agent that answers a call."""
 
     id: uuid.UUID
     reference: str
@@ -74,7 +74,7 @@ class EvaluationOut(BaseModel):
 
     state: str
     mode: str = Field(description="`auto_approved` (no model was asked), `short` or `full` (argument by argument).")
-    guidelines: list[str] = Field(description="Those that asked for the tool. Empty where guidance is open.")
+    guidelines: list[str] = Field(description="Those that asked for the tool. Empty if guidance is open.")
     rationale: str | None = Field(description="The model's own words: a claim.")
 
 
@@ -87,9 +87,9 @@ class ToolExecutionOut(BaseModel):
     tool: str
     effect_class: str
     args: Any = Field(
-        description="As proposed, or as a hook made them. A text when the model sent something that is not JSON."
+        description="As proposed, or as a hook changed them. Text if the model sent something that is not JSON."
     )
-    executed_args: Any = Field(description="What ran, when it ran. Differs from `args` when a person edited.")
+    executed_args: Any = Field(description="What ran, if it ran. Differs from `args` if a person edited it.")
     was_changed_by_hook: bool
     was_blocked: bool = Field(description="A hook blocked it.")
     state: str
@@ -98,17 +98,17 @@ class ToolExecutionOut(BaseModel):
     message: str | None
     result: Any
     comparison: dict[str, Any] | None = Field(
-        description="What its dry run had foreseen beside what came of it: `lines` of {name, before, predicted, "
-        "actual, state}, where state is `as_predicted`, `drifted` or `not_measured`. Null: nothing was foreseen."
+        description="What its dry run predicted compared with what happened: `lines` of {name, before, predicted, "
+        "actual, state}, where state is `as_predicted`, `drifted` or `not_measured`. Null if nothing was predicted."
     )
     trust: str
     evidence_ref: str | None
     allowed_by: str | None = Field(
-        description="What let it run without a person of its own: `rule:…`, `grant:…`, `plan:…`, `read`."
+        description="What let it run without asking a person about it: `rule:…`, `grant:…`, `plan:…`, `read`."
     )
     approval: CallApproval | None
-    evaluation: EvaluationOut | None = Field(description="Of an agent that follows guidelines: why it was proposed.")
-    subrun: SubrunOut | None = Field(description="The run that answers it, when the call asks another agent.")
+    evaluation: EvaluationOut | None = Field(description="Why it was proposed, if the agent follows guidelines.")
+    subrun: SubrunOut | None = Field(description="The run that answers it, if the call asks another agent.")
     attempts: int
     outcome_note: str | None
     proposed_at: datetime
@@ -117,7 +117,7 @@ class ToolExecutionOut(BaseModel):
 
 
 class ResultOut(BaseModel):
-    """All that is kept of what a call gave back. A model is shown the result, cut, and none of the rest."""
+    """Everything kept of what a call returned. A model sees only the result, possibly cut."""
 
     id: uuid.UUID
     tool: str
@@ -126,9 +126,9 @@ class ResultOut(BaseModel):
     reason: str | None
     message: str | None
     result: Any
-    artifact: Any = Field(description="What the tool gave for the application, beside its result.")
+    artifact: Any = Field(description="What the tool returned for the application, in addition to its result.")
     metadata: dict[str, Any]
-    retry_after: float | None = Field(description="Seconds, when the tool said when to try again.")
+    retry_after: float | None = Field(description="In seconds, if the tool said when to try again.")
     cost: str = Field(description="In US dollars.")
 
 
@@ -143,9 +143,9 @@ class OutcomeIn(BaseModel):
     )
 
     outcome: Literal["happened", "did_not_happen", "retry"] = Field(
-        description="`retry` proposes the call anew: it asks again, by the usual rules."
+        description="`retry` proposes the call again, under the usual rules."
     )
-    note: StrictStr = Field(max_length=10_000, description="How you know. It goes into the record.")
+    note: StrictStr = Field(max_length=10_000, description="How you know. Kept on record.")
 
 
 @router.post(
@@ -156,8 +156,8 @@ class OutcomeIn(BaseModel):
     summary="Say what became of a call",
 )
 def resolve_outcome(request: ApiRequest, execution_id: uuid.UUID, body: OutcomeIn) -> ToolExecutionOut:
-    """A worker died in the middle of this call, so nobody knows what it did. Say what you found out, and
-    the run goes on. Whoever started the run cannot, nor who took it over or made the token it was started with.
+    """A worker died in the middle of this call, so nobody knows what it did. Say what you found out, and the run goes
+    on. Nobody who started the run, took it over or made the token it was started with may do this.
     """
     user = person(request)
     visible = ToolExecution.objects.filter(pk=execution_id, run__in=auth.visible_runs(user))
@@ -176,7 +176,7 @@ def resolve_outcome(request: ApiRequest, execution_id: uuid.UUID, body: OutcomeI
     summary="Read all of a result",
 )
 def get_result(request: ApiRequest, execution_id: uuid.UUID) -> ResultOut:
-    """The whole of what a model was shown a part of, and the artifact that it was not shown."""
+    """The whole result, of which a model may have seen only a part, and the artifact, which it never sees."""
     visible = ToolExecution.objects.filter(run__in=auth.visible_runs(person(request)))
     execution = visible.select_related("tool", "approval").filter(pk=execution_id).first()
     if execution is None:
@@ -198,7 +198,7 @@ def get_result(request: ApiRequest, execution_id: uuid.UUID) -> ResultOut:
 
 
 def execution_out(execution: ToolExecution) -> ToolExecutionOut:
-    """Reads `tool`, `evaluation`, `approval`, its decisions, and `subrun` with its agent, which the caller fetched."""
+    """Reads `tool`, `evaluation`, `approval`, its decisions, and `subrun` with its agent, all fetched by the caller."""
     secret = secret_fields_of(execution)
     return ToolExecutionOut(
         id=execution.pk,
@@ -236,7 +236,7 @@ def _comparison(execution: ToolExecution, secret: list[str]) -> dict[str, Any] |
 
 
 def secret_fields_of(execution: ToolExecution) -> list[str]:
-    """What is secret now, and what was when people were asked."""
+    """What is secret now, and what was secret when people were asked."""
     return sorted(lens.hidden(execution.all_secret_fields, execution.all_pii_fields))
 
 

@@ -1,4 +1,4 @@
-"""Tools: what agents can do here, and how safely."""
+"""Tools: what agents can do, and how safely."""
 
 from typing import Any
 
@@ -30,14 +30,14 @@ class ToolOut(BaseModel):
     trust: str
     timeout_seconds: int
     max_attempts: int
-    locked_fields: list[str]
+    locked_fields: list[str] = Field(description="Arguments that people who decide may not change.")
     secret_fields: list[str]
     pii_fields: list[str]
     owner: str | None
 
 
 class ToolPage(Page[ToolOut]):
-    """Tools by name."""
+    """Tools, sorted by name."""
 
 
 @router.get(
@@ -48,7 +48,7 @@ class ToolPage(Page[ToolOut]):
     summary="List tools",
 )
 def list_tools(request: ApiRequest, listing: Query[Listing]) -> ToolPage:
-    """Every tool that is known here, by name, disabled ones included."""
+    """Every known tool, sorted by name, including disabled ones."""
     require_any(request, "agentapp.start_run", "agentapp.view_tool")
     found, following = page_of(Tool.objects.select_related("source"), "name", listing)
     return ToolPage(items=[_shown(tool) for tool in found], next=following)

@@ -9,12 +9,12 @@ from pydantic_core import to_json
 
 
 def as_json(value: Any) -> bytes:
-    """JSON bytes. What JSON cannot say (NaN, infinity in a tool's result) is written as text."""
+    """JSON bytes. What JSON cannot express (NaN or infinity in a tool's result) is written as text."""
     return to_json(value, inf_nan_mode="strings")
 
 
 def money(amount: Decimal) -> str:
-    """An amount as every client reads it: a text, so that no digit is lost, and without an exponent."""
+    """An amount that every client can read: as text, so that no digit is lost, and without an exponent."""
     return f"{amount:f}"
 
 

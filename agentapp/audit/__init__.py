@@ -1,1 +1,1 @@
-"""The audit trail: what is asked of the ledger in one line, found, and said in words."""
+"""The audit trail: searching the ledger with one line, and putting what was found into words."""

@@ -1,7 +1,7 @@
-"""Conditions over what an event is about, as the cost of its run.
+"""Conditions on what an event is about, such as the cost of its run.
 
-They are asked in one of two ways: of few such things by their keys, of many event by event. Each is quick where the
-other would read the whole ledger.
+There are two ways to ask: by key if few things match, event by event if many do. Each is quick where the other would
+read the whole ledger.
 """
 
 import uuid
@@ -16,7 +16,7 @@ from agentapp.models import Run
 from approvals import judgements, ledger
 from approvals.models import Approval, Decision, Event
 
-# Up to here things are found by their keys.
+# Up to this number, things are found by their keys.
 FEW = 5000
 FEW_RUNS = 500
 
@@ -29,7 +29,7 @@ def of_approvals(approvals: QuerySet[Approval]) -> Q:
 
 
 def events_of(approvals: Sequence[uuid.UUID], **more: Any) -> Q:
-    """The events about some requests: by their own keys where those are few, of which no plan is mistaken."""
+    """The events about some requests: by their own keys if they are few, which no query plan gets wrong."""
     if not approvals:
         return Q(pk__in=[])
     about = Q(approval_id__in=approvals, **more)
@@ -38,9 +38,9 @@ def events_of(approvals: Sequence[uuid.UUID], **more: Any) -> Q:
 
 
 def one_by_one(rows: QuerySet[Any], **first: Any) -> Q:
-    """Events about requests for which there is one of these rows, looked up for each event that is met.
+    """Events about requests that have one of these rows, looked up event by event.
 
-    Written so that the database can do it in no other way: it would gather all of the rows first, to show fifty events.
+    Written so that the database cannot do it any other way: it would collect all the rows first, to show fifty events.
     """
     is_there = IsNull(Subquery(rows.values("pk")[:1]), False)
     about = Q(approval_id__isnull=False, **first)
@@ -60,7 +60,7 @@ def in_chains(runs: Sequence[uuid.UUID]) -> Q:
 
 
 def of_decisions(given: QuerySet[Decision]) -> Q:
-    """The one event of each of these decisions: that which names it. The databases write keys in two ways."""
+    """The one event that names each of these decisions. The two databases write keys differently."""
     key = Replace(Cast("pk", TextField()), Value("-"), Value(""), output_field=TextField())
     member = Concat(Value('"decision":"', TextField()), key, Value('"', TextField()))
     named = StrIndex(Replace(OuterRef("body"), Value("-"), Value("")), member)

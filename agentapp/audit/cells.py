@@ -1,9 +1,9 @@
 """Cells of a file for spreadsheets: text from outside stays text."""
 
-# A spreadsheet takes what begins so for a formula, some also the wide forms, and behind the blanks they trim.
+# Spreadsheets read text that begins like this as a formula; some also full-width forms, and after blanks they trim.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def inert(text: str) -> str:
-    """A text that no spreadsheet takes for a formula: such a one begins with an apostrophe."""
+    """Text that no spreadsheet reads as a formula: an apostrophe is put before text that looks like one."""
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text

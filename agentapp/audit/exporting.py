@@ -1,7 +1,7 @@
 """What was found in the trail, as a file: JSON lines for programs, CSV for spreadsheets.
 
-Rows are read a stretch at a time, oldest first, so that memory does not grow with them and the first bytes come at
-once. A manifest ends each: how many there are, the digest of the bytes, and a signature that anybody can check.
+Rows are read in batches, oldest first, so that memory does not grow with them and the first bytes come at once. Each
+file ends with a manifest: the number of events, the digest of the bytes, and a signature that anybody can check.
 """
 
 import csv
@@ -35,26 +35,26 @@ _READ = (
     "seq", "hash", "previous_hash",
 )  # fmt: skip
 HIDDEN: dict[str, Any] = {}
-"""In the place of a row that whoever asks may not see."""
+"""Replaces a row that the exporting person may not see."""
 CUSTOMER = "customer"
 _HIDDEN_LINE = canonical({"kind": "hidden"}) + "\n"
 
 
 @dataclass(frozen=True)
 class Export:
-    """Which events, what they were asked for by, and who wants them, as the ledger names people."""
+    """Which events, the query that found them, and who exports them, as the ledger names people."""
 
     found: QuerySet[Event]
     filter: dict[str, Any]
     by: str
     veil: Callable[[Sequence[Event]], set[uuid.UUID]] | None = None
-    """Which of some events this person may not see. Those stand in the file as such, so that no gap is silent."""
+    """Which of some events this person may not see. The file marks them, so that there are no silent gaps."""
     succession: Sequence[Mapping[str, str]] = ()
-    """The keys that lead to the one that signs it."""
+    """The chain of keys up to the one that signs it."""
 
 
 def note(user: User, asked: Query, kind: str) -> None:
-    """Put on record that somebody takes a file out of the building; what they searched for may be personal."""
+    """Put on record that somebody exports a file. Their query may contain personal data."""
     terms = [str(_on_record(term, user)) for term in asked.terms if term.word != TEXT]
     data = {"filter": " ".join(terms), "words": len(asked.terms) - len(terms), "format": kind}
     with ledger.transaction():
@@ -62,7 +62,7 @@ def note(user: User, asked: Query, kind: str) -> None:
 
 
 def _on_record(term: Term, user: User) -> Term:
-    """A condition as it may stay for ever: people by their keys, as actors are found, and no customer by name."""
+    """A condition in a form that may stay for ever: people by their keys, as for actors, and no customer by name."""
     if term.word != "who":
         return term
     keys: list[str] = []
@@ -73,7 +73,7 @@ def _on_record(term: Term, user: User) -> Term:
 
 
 def json_lines(export: Export) -> Iterator[bytes]:
-    """One event a line, its text exactly as it was hashed, and the manifest last."""
+    """One event per line, its text exactly as it was hashed, with the manifest last."""
     manifest = _manifest(export)
     for stretch in _stretches(export):
         lines = io.StringIO()
@@ -88,7 +88,7 @@ def json_lines(export: Export) -> Iterator[bytes]:
 
 
 def zipped_csv(export: Export) -> Iterator[bytes]:
-    """An archive of `events.csv`, and beside it `manifest.json` over its bytes."""
+    """An archive with `events.csv` and a `manifest.json` over its bytes."""
     manifest, sink = _manifest(export), _Sink()
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         with archive.open(CSV_NAME, "w", force_zip64=True) as file:
@@ -114,7 +114,7 @@ def _stretches(export: Export) -> Iterator[list[dict[str, Any]]]:
         stretch = list(found.filter(after).order_by("at", "id").values(*_READ)[:AT_ONCE])
         if stretch:
             told = _veiled(export, stretch)
-            # Whoever takes the file may take it slowly, or not at all.
+            # The client may read the file slowly, or not at all.
             let_go_of_database()
             yield told
         if len(stretch) < AT_ONCE:
@@ -153,7 +153,7 @@ def _csv(rows: list[Any]) -> bytes:
 
 
 class _Sink(io.RawIOBase):
-    """Where an archive is written to, and taken from piece by piece."""
+    """A buffer that an archive is written to and read from piece by piece."""
 
     def __init__(self) -> None:
         self._pieces: list[bytes] = []

@@ -1,9 +1,9 @@
-"""From what was asked to the events: names looked up, conditions made, pages by key, figures with an end."""
+"""From a query to its events: looks up names, builds conditions, pages by key, and counts up to a limit."""
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -17,58 +17,24 @@ from agentapp.audit.query import TEXT, Malformed, Query, Term
 from agentapp.models import Agent, Run
 from approvals import judgements, ledger, text_search
 from approvals.models import Approval, Decision, Event, Judgement
+from approvals.places import Place
 
 PAGE = 50
-# So many are counted; of more it is said that there are more.
+# How many are counted; beyond that, the answer is only that there are more.
 MOST_COUNTED = 10_000
 MOST_NEWS = 99
-# Where words are masked, so many of the latest that match are looked at.
+# Where words are masked, how many of the latest matches are looked at.
 _LOOKED_AT = 200
 COUNT_MS = 1000
 _LOOKUPS = {"<": "__lt", "<=": "__lte", ">": "__gt", ">=": "__gte", "=": ""}
 _TIMES = ("since", "until")
-# A century: no request is looked at for longer, and databases count so far.
+# A century: nobody looks at a request for longer, and databases can count this far.
 _LONGEST_MS = 100 * 365 * 86_400_000
 
 
 @dataclass(frozen=True)
-class Place:
-    """A place in the trail, newest first: that of one event."""
-
-    at: datetime
-    id: uuid.UUID
-
-    @classmethod
-    def of(cls, event: Event) -> "Place":
-        return cls(event.at, event.pk)
-
-    @classmethod
-    def read(cls, text: str) -> "Place":
-        """Raises ValueError for what no page has written."""
-        written, _, key = text.partition("_")
-        at = datetime.fromisoformat(written)
-        if at.tzinfo is None:
-            raise ValueError("a place in the trail has a time zone")
-        try:
-            return cls(at.astimezone(UTC), uuid.UUID(key))
-        except OverflowError as error:
-            raise ValueError("no event is as old or as young as that") from error
-
-    def __str__(self) -> str:
-        return f"{self.at.astimezone(UTC).isoformat()}_{self.id}"
-
-    @property
-    def here_and_older(self) -> Q:
-        return Q(at__lte=self.at) & (Q(at__lt=self.at) | Q(id__lte=self.id))
-
-    @property
-    def newer(self) -> Q:
-        return Q(at__gte=self.at) & (Q(at__gt=self.at) | Q(id__gt=self.id))
-
-
-@dataclass(frozen=True)
 class Page:
-    """A stretch of what was found. `newer` and `older` are where the next stretches begin, if there are any."""
+    """A page of what was found. `newer` and `older` are where the adjacent pages begin, if there are any."""
 
     events: list[Event]
     newer: Place | None = None
@@ -82,7 +48,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Count:
-    """How many were found. Of what cannot be counted at once nothing is known but that there are many."""
+    """How many were found. If they cannot be counted quickly, all that is known is that there are many."""
 
     number: int
     is_more: bool = False
@@ -98,7 +64,7 @@ class Asking:
     now: datetime
 
     def types(self) -> set[str] | None:
-        """The types that whatever is found has. None: it may have any."""
+        """The types that found events can have. None: any."""
         said = [term for term in self.asked.of("did") if not term.negated]
         kinds = [
             {type for word in term.values for deed in vocabulary.deeds(word) for type in deed.types} for term in said
@@ -107,7 +73,7 @@ class Asking:
 
 
 def find(asked: Query, viewer: User, now: datetime | None = None) -> QuerySet[Event]:
-    """The events that were asked for, in no order yet. Raises Malformed for a name that nothing has."""
+    """The events that match, not yet ordered. Raises Malformed for a name that nothing has."""
     condition = Q()
     asking = Asking(asked, viewer, now or timezone.now())
     for term in asked.terms:
@@ -121,12 +87,12 @@ def find(asked: Query, viewer: User, now: datetime | None = None) -> QuerySet[Ev
 
 
 def seen(found: QuerySet[Event], viewer: User) -> QuerySet[Event]:
-    """Of these events those of runs that this person may see, and those of no run."""
+    """Of these events, those of runs that this person may see, and those of no run."""
     return found if sees_all(viewer) else found.filter(_visible(viewer))
 
 
 def page(found: QuerySet[Event], start: Place | None = None) -> Page:
-    """One stretch, the newest first. `start` is its first event, or was."""
+    """One page, newest first. `start` is the place of its first event, even if that is gone."""
     stretch = found.filter(start.here_and_older) if start else found
     shown = list(judgements.marked(stretch).order_by("-at", "-id")[: PAGE + 1])
     older = Place.of(shown[PAGE]) if len(shown) > PAGE else None
@@ -138,7 +104,7 @@ def page(found: QuerySet[Event], start: Place | None = None) -> Page:
 
 
 def count(found: QuerySet[Event]) -> Count:
-    """How many there are, up to where nobody counts; and no longer than somebody waits for a number."""
+    """How many there are, up to a limit, and for no longer than somebody would wait for a number."""
     few = found.order_by()[: MOST_COUNTED + 1]
     if connection.vendor != "postgresql":
         number = few.count()
@@ -157,12 +123,12 @@ def count(found: QuerySet[Event]) -> Count:
 
 
 def sees_all(viewer: User) -> bool:
-    """Whether somebody who may read the ledger may see whatever run its events are of."""
+    """Whether somebody who may read the ledger may see every run that its events belong to."""
     return viewer.has_perm("agentapp.view_run")
 
 
 def hidden(viewer: User, events: Sequence[Event]) -> set[uuid.UUID]:
-    """Which of these events are of runs that this person may not see. One query, and none for who sees every run."""
+    """Which of these events belong to runs that this person may not see. One query, or none if they see all."""
     if sees_all(viewer):
         return set()
     runs = {event.run_id for event in events if event.run_id is not None}
@@ -171,7 +137,7 @@ def hidden(viewer: User, events: Sequence[Event]) -> set[uuid.UUID]:
 
 
 def _looks_inside(asked: Query) -> bool:
-    """Whether a question is about more than the time: its answer must not tell of what somebody may not see."""
+    """Whether a query asks for more than a time: its answer must not reveal what the person may not see."""
     return any(term.word not in _TIMES for term in asked.terms)
 
 
@@ -225,7 +191,7 @@ def _took(term: Term, asking: Asking) -> Q:
         bound = query.span_ms(value)
         condition |= Q(**{f"took_ms{_LOOKUPS[bound.operator]}": int(bound.number)})
     condition &= Q(took_ms__isnull=False)
-    # Most calls are quick and most decisions are not: what is rare among decisions is not rare among all events.
+    # Most calls are quick and most decisions are not, so what is rare among decisions is not rare among all events.
     types = asking.types()
     timed = Event.objects.filter(condition, **({} if types is None else {"type__in": types}))
     few = list(timed.order_by().values_list("pk", flat=True)[: about.FEW + 1])
@@ -281,7 +247,7 @@ def _team(term: Term, asking: Asking) -> Q:
 def _rule(term: Term, asking: Asking) -> Q:
     rules = [names.rule(value) for value in term.values]
     condition = about.of_approvals(Approval.objects.filter(rule__in=rules))
-    # What was changed about a rule is about it as well.
+    # Changes to a rule are about the rule too.
     changed = Q(type__in=vocabulary.BY_WORD["changed-rule"].types)
     for rule in rules:
         condition |= changed & names.named_in(rule)
@@ -302,7 +268,7 @@ def _via(term: Term, asking: Asking) -> Q:
 
 
 def _seen(term: Term, asking: Asking) -> Q:
-    """The decisions that stand, by how long they came after the console had first shown the request to who decided."""
+    """Decisions in force, by how long they came after the console first showed the request to the decider."""
     condition = Q(pk__in=[])
     for value in term.values:
         bound = query.span_ms(value)
@@ -314,7 +280,7 @@ def _seen(term: Term, asking: Asking) -> Q:
 
 
 def _judged(term: Term, asking: Asking) -> Q:
-    """The decisions that were judged so, by what counts of each now."""
+    """The decisions with this judgement, by the one that counts now."""
     return Q(pk__in=Judgement.that_count().filter(mark__in=term.values, event__isnull=False).order_by().values("event"))
 
 
@@ -335,12 +301,12 @@ def _text(term: Term, asking: Asking) -> Q:
 
 
 def _legible(text: str, rows: Iterable[Sequence[Any]]) -> list[uuid.UUID]:
-    """Of rows of (request, run, texts) the requests in whose texts these words stand for whoever asks."""
+    """From rows of (request, run, texts), the requests whose texts contain these words as the viewer sees them."""
     return discretion.legible(text, ((key, run, " ".join(said)) for key, run, *said in rows))
 
 
 def _told_of(rows: QuerySet[Any], types: Sequence[str]) -> Q:
-    """The events of these types about the requests that some rows belong to."""
+    """The events of these types about the requests of some rows."""
     few = list(rows.values_list("approval_id", flat=True)[: about.FEW + 1])
     if len(few) <= about.FEW:
         return about.events_of(few, type__in=types)

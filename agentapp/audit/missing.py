@@ -1,4 +1,4 @@
-"""What the ledger must have a chain for: every run begins with an event, in the transaction that makes it."""
+"""What the ledger must have a chain for: every run begins with an event, in the transaction that creates it."""
 
 import uuid
 
@@ -6,6 +6,6 @@ from agentapp.models import Run
 
 
 def runs(after: uuid.UUID | None, most: int) -> list[tuple[uuid.UUID, uuid.UUID]]:
-    """The next runs after one, each with itself: as `verifying.told_of` asks."""
+    """The next runs after one, each paired with itself, as `verifying.told_of` expects."""
     rows = Run.objects.filter(pk__gt=after) if after else Run.objects.all()
     return [(key, key) for key in rows.order_by("pk").values_list("pk", flat=True)[:most]]

@@ -1,4 +1,4 @@
-"""What people write of times: `7d`, `24h`, `today`, `2026-11-01`, `2026-11-01T14:00`, two with dots between. Pure."""
+"""Times as people write them: `7d`, `24h`, `today`, `2026-11-01`, `2026-11-01T14:00`, two with dots between. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _EARLIEST, _LATEST = date(1971, 1, 1), date(9000, 1, 1)
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of time as it was written: `first` to `last`; they are the same where one was written alone."""
+    """A span of time as it was written: `first` to `last`, which are the same if only one was written."""
 
     first: str
     last: str
@@ -27,13 +27,13 @@ class Span:
         return _moment(self.first, now, zone)
 
     def ends(self, now: datetime, zone: tzinfo) -> datetime:
-        """Where it is over. A day is over when the next begins; how long ago something was is a moment."""
+        """When it ends. A day ends when the next begins; "7d", that long ago, is a moment."""
         day = _day(self.last, now, zone)
         return _midnight(day + timedelta(days=1), zone) if day is not None else _moment(self.last, now, zone)
 
 
 def read(text: str) -> Span | None:
-    """A moment, a day, or two of them with two dots between. None: it is none of these."""
+    """A moment, a day, or two of them with two dots between. None if it is none of these."""
     first, dots, last = text.lower().partition("..")
     span = Span(first, last if dots else first, bool(dots))
     return span if all(map(_is_written, (span.first, span.last))) else None

@@ -1,4 +1,4 @@
-"""The names people type, looked up among what there is. What nothing has is an error that knows what there is."""
+"""Looks up the names people type among those that exist. An unknown name is an error that lists the known ones."""
 
 import uuid
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ _MOST_KNOWN = 2000
 
 
 class Unknown(Exception):
-    """Nothing has this name; `known` is what has one."""
+    """Nothing has this name. `known` are the names that exist."""
 
     def __init__(self, value: str, known: Iterable[str]) -> None:
         super().__init__(value)
@@ -26,7 +26,7 @@ class Unknown(Exception):
 
 
 def actors(value: str, viewer: User) -> list[str]:
-    """Whom a name means, as events know them: a user name, a first, last or whole name, or one of the machines."""
+    """The actors a name means, as events name them: by user name, first, last or full name, or one of the machines."""
     if value.lower() == ME:
         return [f"user:{viewer.pk}"]
     if value.lower() in (ledger.SYSTEM, ledger.MODEL):
@@ -43,14 +43,14 @@ def actors(value: str, viewer: User) -> list[str]:
 
 
 def tool(value: str) -> str:
-    """A tool there is, or one that was called when it still was."""
+    """A tool that exists, or one that was called when it still did."""
     if Event.objects.filter(tool=value).exclude(tool="").exists():
         return value
     return named(Tool.objects.values_list("name", flat=True), value)
 
 
 def rule(value: str) -> str:
-    """A rule there is, or one that asked when it still was."""
+    """A rule that exists, or one that asked when it still did."""
     if Approval.objects.filter(rule=value).exists():
         return value
     return named(Rule.objects.values_list("name", flat=True), value)
@@ -64,7 +64,7 @@ def team(value: str) -> Group:
 
 
 def named(there_is: Iterable[str], value: str) -> str:
-    """The name among those there are, whatever its capitals."""
+    """The name among the existing ones, ignoring case."""
     known = list(there_is)
     found = next((name for name in known if name.lower() == value.lower()), None)
     if found is None:
@@ -73,7 +73,7 @@ def named(there_is: Iterable[str], value: str) -> str:
 
 
 def keys[M: Model](rows: QuerySet[M], what: str, value: str) -> list[uuid.UUID]:
-    """The keys that an id or a short name means. A short name is the end of the key, which more than one may have."""
+    """The keys that an id or a short name means. A short name is the end of a key, which several may share."""
     whole = identity(value)
     if whole is not None:
         return [whole]
@@ -90,6 +90,6 @@ def named_in(rule: str) -> Q:
 
 
 def money_tools() -> list[str]:
-    """The tools that say of themselves that money moves."""
+    """The tools that declare that they move money."""
     effects = Tool.objects.values_list("name", "effects_template")
     return [name for name, lines in effects if any(line.get("icon") == "money" for line in lines if line)]

@@ -1,8 +1,8 @@
 """The one line that asks the audit trail: `who:dana did:approved took:<3s since:7d "shipping"`. Pure.
 
-A word, a colon, one or more values with commas between them, of which one must hold; a minus before it turns it
-round; what has no colon is looked for as text. Every part must hold. What cannot be meant is named, with what may
-have been meant, and nothing that was typed is lost.
+A condition is a word, a colon and one or more values separated by commas, one of which must match. A minus before it
+negates it. Anything without a colon is searched for as text. Every condition must hold. Mistakes are named, with what
+may have been meant, and nothing that was typed is lost.
 """
 
 import difflib
@@ -31,7 +31,7 @@ _SHORT = {"run": re.compile(r"(?i)(?:run_)?[0-9a-f]{6}"), "approval": re.compile
 
 @dataclass(frozen=True)
 class Term:
-    """One condition. `word` is TEXT for what is looked for as text."""
+    """One condition. `word` is TEXT for what is searched for as text."""
 
     word: str
     values: tuple[str, ...]
@@ -44,14 +44,14 @@ class Term:
 
 @dataclass(frozen=True)
 class Problem:
-    """What cannot be meant, in a sentence; and the whole line as it may have been meant, where that can be guessed."""
+    """A mistake, in a sentence, and the whole line as it may have been meant, if that can be guessed."""
 
     sentence: str
     fixed: str = ""
 
 
 class Malformed(ValueError):
-    """The line cannot be asked as it stands."""
+    """The line is not a valid query. `problems` says everything that is wrong."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
@@ -60,7 +60,7 @@ class Malformed(ValueError):
 
 @dataclass(frozen=True)
 class Query:
-    """What is asked, in the order it was typed. Its text reads back as the same query."""
+    """Conditions in the order they were typed. Its text reads back as the same query."""
 
     terms: tuple[Term, ...] = ()
 
@@ -71,7 +71,7 @@ class Query:
         return tuple(term for term in self.terms if term.word == word)
 
     def with_value(self, word: str, value: str) -> "Query":
-        """This and one more condition. Another value of the same word takes its place: it would hold of nothing."""
+        """This query with one more condition. It replaces another value of the same word: both could never hold."""
         return Query((*(term for term in self.terms if term.word != word or term.negated), Term(word, (value,))))
 
     def without(self, word: str) -> "Query":
@@ -89,7 +89,7 @@ class Amount:
 def parse(text: str) -> Query:
     """Read one line. Raises Malformed, with everything that is wrong."""
     if len(text) > MAX_CHARS:
-        raise Malformed([Problem(f"This is longer than {MAX_CHARS} characters; nothing was looked for.")])
+        raise Malformed([Problem(f"This is longer than {MAX_CHARS} characters, so nothing was searched for.")])
     terms, problems = [], []
     for token in _tokens(text):
         try:
@@ -98,14 +98,14 @@ def parse(text: str) -> Query:
             fixed = text[: token.start] + wrong.instead + text[token.end :] if wrong.instead else ""
             problems.append(Problem(str(wrong), fixed))
     if len(terms) > MAX_TERMS:
-        problems.append(Problem(f"{MAX_TERMS} conditions are the most; these are {len(terms)}."))
+        problems.append(Problem(f"At most {MAX_TERMS} conditions are allowed; these are {len(terms)}."))
     if problems:
         raise Malformed(problems)
     return Query(tuple(terms))
 
 
 def unknown(word: str, value: str, known: Iterable[str], query: Query) -> Problem:
-    """What is said of a name that nothing here has, with the nearest that something has."""
+    """The problem with a name that nothing has, with the nearest name that exists."""
     sentence, near = f"There is no {NAMES.get(word, word)} `{value}`.", nearest(value, known)
     if not near:
         return Problem(sentence)
@@ -117,7 +117,7 @@ def unknown(word: str, value: str, known: Iterable[str], query: Query) -> Proble
 
 
 def nearest(typed: str, known: Iterable[str]) -> str:
-    """Of known words the one most like what was typed; empty where none is like it."""
+    """The known word most like what was typed. Empty if none is similar."""
     by_lower = {name.lower(): name for name in known}
     typed = typed.lower()
     found = difflib.get_close_matches(typed, by_lower, n=1, cutoff=0.5)
@@ -151,7 +151,7 @@ def span_ms(value: str) -> Amount:
 
 
 def identity(value: str) -> uuid.UUID | None:
-    """A value of `run:` or `approval:` as the key it is; None where it is the short name people read."""
+    """A value of `run:` or `approval:` as a key. None if it is the short name that people read."""
     try:
         return uuid.UUID(value)
     except ValueError:
@@ -190,7 +190,7 @@ class _Wrong(Exception):
         self.instead = instead
 
 
-# Up to the next space outside of quotes. A quote that is never closed reaches to the end.
+# Up to the next space outside quotes. A quote that is never closed reaches to the end.
 _TOKEN = re.compile(r'(?:"(?:[^"\\]|\\.)*"?|[^\s"])+', re.DOTALL)
 _WORD = re.compile(r"(-?)([A-Za-z_-]+):(.*)", re.DOTALL)
 _VALUE = re.compile(r'"((?:[^"\\]|\\.)*)("?)|([^,"]+)', re.DOTALL)
@@ -211,7 +211,7 @@ def _term(token: str) -> Term:
     if word not in CHECKS:
         near = nearest(word, CHECKS)
         meant = f"{minus}{near}:{rest}" if near else f"{minus}{_in_quotes(token.removeprefix('-'))}"
-        hint = f"Did you mean `{near}`?" if near else "In quotes it is looked for as text."
+        hint = f"Did you mean `{near}`?" if near else "Put it in quotes to search for it as text."
         raise _Wrong(f"There is no word `{typed}`. {hint}", meant)
     values = _values(rest, word, minus)
     return Term(word, tuple(_checked(word, values, minus)), bool(minus))
@@ -229,7 +229,7 @@ def _checked(word: str, values: list[str], minus: str) -> Iterable[str]:
 
 
 def _text(token: str) -> str:
-    """Text as it is looked for: what stands between quotes, or the word as it was typed."""
+    """Text to search for: what is between quotes, or the word as it was typed."""
     if not token.startswith('"'):
         return token.replace('"', "") or _nothing()
     found = _VALUE.match(token)
@@ -237,7 +237,7 @@ def _text(token: str) -> str:
     if not found[2]:
         raise _Wrong("A quote is never closed.", f'{token}"' if not token.endswith("\\") else "")
     if found.end() != len(token):
-        raise _Wrong(f"`{token}` goes on behind its quote. Put a space there.", "")
+        raise _Wrong(f"`{token}` continues after its closing quote. Put a space there.", "")
     return _unescaped(found[1]).strip() or _nothing()
 
 
@@ -252,17 +252,17 @@ def _values(rest: str, word: str, minus: str) -> list[str]:
         if found is None:
             raise _Wrong(f"`{word}:` has a comma too many.")
         if found[3] is None and not found[2]:
-            raise _Wrong(f"The quote behind `{word}:` is never closed.", f'{minus}{word}:{rest}"')
+            raise _Wrong(f"The quote after `{word}:` is never closed.", f'{minus}{word}:{rest}"')
         values.append(found[3] if found[3] is not None else _unescaped(found[1]))
         at = found.end()
         if at < len(rest):
             if rest[at] != "," or at + 1 == len(rest):
-                raise _Wrong(f"Between the values of `{word}:` stands one comma.")
+                raise _Wrong(f"Put one comma between the values of `{word}:`.")
             at += 1
     if not values or not all(value.strip() for value in values):
         raise _Wrong(f"`{word}:` has no value.")
     if len(values) > MAX_VALUES:
-        raise _Wrong(f"`{word}:` has {len(values)} values; {MAX_VALUES} are the most.")
+        raise _Wrong(f"`{word}:` has {len(values)} values; at most {MAX_VALUES} are allowed.")
     return [value.strip() for value in values]
 
 
@@ -293,7 +293,7 @@ def _bound(read: Callable[[str], Amount], example: str) -> Callable[[str, str], 
         try:
             read(value)
         except ValueError as error:
-            raise _Wrong(f"`{word}:` takes a bound, as in `{word}:{example}`; `{value}` is none.") from error
+            raise _Wrong(f"`{word}:` takes a bound, such as `{word}:{example}`; `{value}` is not one.") from error
         return value.replace(" ", "")
 
     return check
@@ -301,14 +301,14 @@ def _bound(read: Callable[[str], Amount], example: str) -> Callable[[str, str], 
 
 def _moment(value: str, word: str) -> str:
     if moments.read(value) is None or (word == "until" and ".." in value):
-        hint = "`7d`, `24h`, `today`, `yesterday`, a day as `2026-11-01` or a moment as `2026-11-01T14:00`"
+        hint = "`7d`, `24h`, `today`, `yesterday`, a day such as `2026-11-01` or a moment such as `2026-11-01T14:00`"
         raise _Wrong(f"`{word}:` takes {hint}; `{value}` is none of them.")
     return value.lower()
 
 
 def _key(value: str, word: str) -> str:
     if identity(value) is None and not _SHORT[word].fullmatch(value):
-        raise _Wrong(f"`{value}` names no {NAMES.get(word, word)}: it is a reference as people read it, or a whole id.")
+        raise _Wrong(f"`{value}` names no {NAMES.get(word, word)}: give a reference as people read it, or a whole id.")
     return value.lower()
 
 

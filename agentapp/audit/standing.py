@@ -1,4 +1,4 @@
-"""How the chain stands: how many events there are, when they were last checked, and where it is broken, if it is."""
+"""The state of the chain: how many events there are, when they were last checked, and where it is broken, if it is."""
 
 import uuid
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ INTACT, BROKEN, VERIFYING, UNCHECKED = "intact", "broken", "verifying", "uncheck
 
 @dataclass(frozen=True)
 class Neighbour:
-    """An event beside the first that does not hold, or that one itself."""
+    """The first event that does not hold, or one next to it."""
 
     what: str
     seq: int
@@ -37,14 +37,14 @@ class Standing:
     anchored_at: datetime | None = None
     anchor: str = ""
     not_anchored: str = ""
-    """Why no checkpoint is signed. Empty: one is, when it is due."""
+    """Why no checkpoint is signed. Empty if one is signed whenever it is due."""
     noted_outside: bool = False
-    """Whether a place outside of the database knows the last checkpoint."""
-    # Where the first break is, in a sentence; the event itself, where there is one; and what stands beside it.
+    """Whether the last checkpoint is known outside the database."""
+    # Where the first break is, in a sentence; the event itself, if there is one; and its neighbours.
     sentence: str = ""
     event: uuid.UUID | None = None
     around: tuple[Neighbour, ...] = ()
-    # While it is being checked: how many of them are done.
+    # During a check: how many events are done.
     done: int = 0
 
     @property
@@ -53,9 +53,9 @@ class Standing:
 
 
 def now(viewer: User | None = None) -> Standing:
-    """The standing of the whole ledger, with nothing of a run that the viewer may not see.
+    """The standing of the whole ledger, without anything about runs that the viewer may not see.
 
-    Three queries at most, but where it is broken, and none of them counts millions of rows.
+    At most three queries unless it is broken, none of which counts millions of rows.
     """
     known = status.standing()
     told = Standing(
@@ -94,7 +94,7 @@ def _broken(told: Standing, broken: dict[str, Any], viewer: User | None) -> Stan
 
 
 def around(broken: dict[str, Any]) -> tuple[Neighbour, ...]:
-    """The first event that does not hold and those beside it, as far as they are there."""
+    """The first event that does not hold and its neighbours, as far as they exist."""
     beside = (("Before it", "before"), ("In its place", "found"), ("After it", "after"))
     return tuple(
         Neighbour(what, *(broken[name][part] for part in ("seq", "type", "at", "hash")))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# Rules have tables of their own to be found by; whatever else is configured goes together.
+# Rules are found by their own tables; all other configuration goes together.
 _RULES = ('"table":"approvals.Rule"', '"table":"approvals.RuleVersion"')
 _APPROVED, _EDITED, _REJECTED = '"type":"approve"', '"type":"edit"', '"type":"reject"'
 _OK, _REFUSED = '"status":"ok"', '"status":"refused"'
@@ -17,10 +17,10 @@ _CONFIGURED = ("configuration.created", "configuration.changed", "configuration.
 
 @dataclass(frozen=True)
 class Deed:
-    """One thing that is done. `says`: the event's text has one of these parts; `silent_on`: it has none of those.
+    """One kind of act. `says`: the event's text has one of these parts; `silent_on`: it has none of those.
 
-    A part is a member of canonical JSON, whose quotes no text inside of it can have. What most events of a type are is
-    told by what they are not: a database takes any part of a text for rare, and would look at all of them for fifty.
+    A part is a member of canonical JSON, whose quotes cannot occur inside a text. The most common kind of a type is
+    defined by what it is not: a database assumes that any part of a text is rare, and would read all rows for fifty.
     """
 
     word: str
@@ -61,7 +61,7 @@ DEEDS: tuple[Deed, ...] = (
     Deed("expired", "Expired", "expired", ("approval.expired",)),
     Deed("withdrawn", "Withdrawn", "withdrawn", ("approval.withdrawn",)),
     Deed("replaced", "Replaced", "superseded", ("approval.superseded",)),
-    # What calls come to.
+    # What becomes of calls.
     Deed("ran", "Ran tool", "ok", ("tool_call.completed",), (_OK,)),
     Deed("refused", "Refused", "refused", ("tool_call.completed",), (_REFUSED,)),
     Deed("failed", "Failed", "failed", ("tool_call.completed",), (), (_OK, _REFUSED)),
@@ -75,7 +75,7 @@ DEEDS: tuple[Deed, ...] = (
     Deed("resolved", "Found out the outcome", "ok", ("tool_call.outcome_resolved",)),
     Deed("reopened", "Asked for the call again", "queued", ("tool_call.reopened",)),
     Deed("set-aside", "Set aside, asks again", "superseded", ("tool_call.set_aside",)),
-    Deed("compared", "Held against its dry run", "ok", ("tool_call.compared",)),
+    Deed("compared", "Compared with its dry run", "ok", ("tool_call.compared",)),
     Deed("undo-asked", "Asked for an undo", "withdrawn", ("tool_call.undo_asked",)),
     Deed("late-answer", "Tool answered late", "asked", ("tool_call.late_answer",)),
     Deed("counted", "Counted by a limit", "queued", ("tool_call.counted",)),
@@ -84,14 +84,14 @@ DEEDS: tuple[Deed, ...] = (
     Deed("asked-agent", "Asked an agent", "queued", ("subagent.spawned",)),
     Deed("agent-answered", "Agent answered", "responded", ("subagent.completed",)),
     Deed("hook-violated", "A hook changed what it may not", "failed", ("hook.contract_violated",)),
-    Deed("hooks-ran", "Hooks behind the step ran", "queued", ("step.hooks_ran",)),
+    Deed("hooks-ran", "Ran the hooks after a step", "queued", ("step.hooks_ran",)),
     # What the model does.
     Deed("thought", "Took a step", "queued", ("step.recorded",)),
     Deed("read-decision", "Decision read from the text", "queued", ("step.decided",)),
     Deed("dropped-text", "Text that repeats a call dropped", "queued", ("step.content_dropped",)),
     Deed("dropped-calls", "Calls beyond any limit dropped", "refused", ("step.calls_dropped",)),
     Deed("used-up", "Used up its rounds", "stopped", ("step.iterations_used_up",)),
-    Deed("checked-reply", "Reply held against what is known", "queued", ("step.reply_checked",)),
+    Deed("checked-reply", "Reply checked against what is known", "queued", ("step.reply_checked",)),
     Deed(
         "undecidable", "Decision could not be followed", "failed",
         ("decision.extraction_failed", "decision.validation_failed"),
@@ -121,7 +121,7 @@ DEEDS: tuple[Deed, ...] = (
     Deed("summarised", "Summarised", "queued", ("conversation.summarised",)),
     Deed("made-link", "Made a customer link", "approved", ("conversation.link_made",)),
     Deed("revoked-link", "Revoked a customer link", "withdrawn", ("conversation.link_revoked",)),
-    # What allows for a while.
+    # What allows calls for a while: grants and plans.
     Deed("granted", "Made a grant", "approved", ("grant.made",)),
     Deed("revoked-grant", "Revoked a grant", "withdrawn", ("grant.revoked",)),
     Deed("used-grant", "Allowed by a grant", "approved", ("grant.used",)),
@@ -139,7 +139,7 @@ DEEDS: tuple[Deed, ...] = (
     Deed("limited", "Set a breaker’s limits", "edited", ("breaker.limits_set",)),
     Deed("exported", "Exported the trail", "queued", ("trail.exported",)),
     Deed("issued-token", "Issued a token", "approved", ("token.issued",)),
-    Deed("rotated-token", "Put a token in the place of one", "approved", ("token.rotated",)),
+    Deed("rotated-token", "Replaced a token", "approved", ("token.rotated",)),
     Deed("revoked-token", "Revoked a token", "withdrawn", ("token.revoked",)),
     Deed("tested-webhook", "Tested a webhook", "queued", ("webhook.tested",)),
     Deed("redelivered", "Sent a webhook again", "queued", ("webhook.redelivered",)),
@@ -149,9 +149,9 @@ DEEDS: tuple[Deed, ...] = (
     Deed("lent", "Lent the right to decide", "approved", ("delegation.begun",)),
     Deed("took-back", "Ended what was lent", "withdrawn", ("delegation.ended",)),
     Deed("set-up", "Set up the installation", "approved", ("setup.first_admin",)),
-    # What is kept: proofs of the record, and words that were taken away.
+    # What is kept: proofs of the record, and that words were erased.
     Deed("introduced-key", "Introduced a signing key", "approved", ("ledger.key_introduced",)),
-    Deed("began-file", "Began the file of checkpoints anew", "edited", ("ledger.anchor_begun_anew",)),
+    Deed("began-file", "Started a new file of checkpoints", "edited", ("ledger.anchor_begun_anew",)),
     Deed("erased", "Erased what was said", "withdrawn", ("erasure.done", "run.erased", "conversation.erased")),
     Deed("asked-erasure", "Asked for an erasure", "asked", ("erasure.asked",)),
     Deed("retained", "Deleted what was old", "withdrawn", ("retention.applied",)),
@@ -164,7 +164,7 @@ DEEDS: tuple[Deed, ...] = (
     Deed("asked-eval", "Asked for an eval", "queued", ("eval.queued",)),
     Deed("ran-eval", "Eval finished", "ok", ("eval.finished",)),
     Deed("ended-eval", "Eval cancelled", "cancelled", ("eval.cancelled",)),
-    # Coming in.
+    # Signing in.
     Deed("signed-in", "Signed in", "ok", ("signin.succeeded",)),
     Deed("failed-signin", "Sign-in failed", "rejected", ("signin.failed",)),
     Deed("renewed", "Showed who they are", "ok", ("signin.renewed",)),
@@ -177,7 +177,7 @@ DEEDS: tuple[Deed, ...] = (
 )  # fmt: skip
 BY_WORD: Mapping[str, Deed] = {deed.word: deed for deed in DEEDS}
 
-# Several deeds under one word. What moves money is found by the tool as well.
+# Several deeds under one word. Moves of money are found by the tool as well.
 MONEY = "moved-money"
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "decided": ("approved", "changed", "rejected", "responded", "undid"),
@@ -205,7 +205,7 @@ def deeds(word: str) -> tuple[Deed, ...]:
 
 
 def deed_of(type: str, body: str) -> Deed:
-    """What an event tells of. One of an unknown type gets words made of its name."""
+    """What an event reports. An unknown type gets words made from its name."""
     found = next((deed for deed in _BY_TYPE.get(type, ()) if deed.covers(type, body)), None)
     return found or Deed("", _words_of(type), "queued", (type,))
 
@@ -215,7 +215,7 @@ def is_known(type: str) -> bool:
 
 
 def said(deed: Deed, type: str, data: Mapping[str, Any], changes: int = 0) -> str:
-    """What a row says was done. `changes`: how many arguments the approver changed, where that is known."""
+    """What a row says was done. `changes`: how many arguments the approver changed, if that is known."""
     if deed.word == "changed" and changes:
         return f"Approved with {changes} change{'s' if changes > 1 else ''}"
     if deed.word == "judged":
@@ -229,7 +229,7 @@ def said(deed: Deed, type: str, data: Mapping[str, Any], changes: int = 0) -> st
 
 
 def _row(table: str) -> str:
-    """A table as people call its rows: "agentapp.ContextVariable" is a context variable."""
+    """What people call a table's rows: "agentapp.ContextVariable" is a context variable."""
     name = table.rpartition(".")[2]
     spaced = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()
     return spaced or "configuration"

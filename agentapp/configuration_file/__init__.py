@@ -1,6 +1,6 @@
-"""The configuration as one YAML file: loaded whole or not at all, and written back the same.
+"""The configuration as one YAML file: loaded as a whole or not at all, and written back the same.
 
-`docs/configuration.md` describes the file. Its shape is in `shape`; what a file leaves out stays as it is.
+`docs/configuration.md` describes the file. Its shape is in `shape`; what a file leaves out stays unchanged.
 """
 
 from agentapp.configuration_file.checking import Problem

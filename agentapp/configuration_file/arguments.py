@@ -1,4 +1,4 @@
-"""Names of arguments in a file that the tool does not have: what was meant would not be."""
+"""Arguments that a file names but the tool does not have: the file would not do what its author meant."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,10 +13,10 @@ _MARKS = ("locked_fields", "secret_fields")
 
 
 def of_tool(row: Tool, entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """(column, what is wrong) of what is locked or secret. What is set, by its code or an admin, may stay."""
+    """(column, what is wrong) for locked and secret fields. What code or an admin has already set may stay."""
     kept = Tool.objects.filter(pk=row.pk).values(*_MARKS).first() or {}
     known = ", ".join(sorted(row.input_schema.get("properties", {}))) or "none"
-    # A mark counts at any depth, and in results; a lock where the argument stands.
+    # A secret field counts at any depth, and in results; a lock counts only at the top.
     may_stay = {"locked_fields": frozenset(), "secret_fields": _names_in(row)}
     for column in _MARKS:
         for name in unknown_names(row.input_schema, entry.get(column, [])):
@@ -30,7 +30,7 @@ def _names_in(row: Tool) -> frozenset[str]:
 
 
 def of_rule(row: Rule, entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The same of what a condition names, where the file says it or its tool: it could never be evaluated."""
+    """The same for names in a condition, if the file gives the condition or its tool: it could never be evaluated."""
     looks = row.tool and row.condition and entry.keys() & {"tool", "condition"}
     tool = Tool.objects.filter(name=row.tool).first() if looks else None
     unknown = unknown_in(row.condition, tool) if tool is not None else []

@@ -1,4 +1,4 @@
-"""What is wrong with one entry of a file: of its shape, and of the row that it makes. Both are said at once."""
+"""What is wrong with one entry of a file: with its shape, and with the row it makes. Both are reported together."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,12 +16,12 @@ from approvals.models import Channel, Rule
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong with a file, and where, as in rules.over-limit.condition."""
+    """One thing wrong with a file, and where, for example rules.over-limit.condition."""
 
     path: str
     message: str
     place: tuple[int | str, ...] = field(default=(), compare=False)
-    """The same within an entry, where its shape is wrong."""
+    """The place within an entry whose shape is wrong."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message
@@ -29,7 +29,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Shaped:
-    """What of an entry is of its shape, and what is wrong with the rest. `given` is all that stands there."""
+    """The part of an entry that has the right shape, and what is wrong with the rest. `given` is the whole entry."""
 
     path: str
     given: Mapping[str, Any]
@@ -38,16 +38,16 @@ class Shaped:
 
     @property
     def left_out(self) -> set[str]:
-        """The keys that are in the entry not at all, or not whole."""
+        """The keys that the entry lacks, wholly or in part."""
         return {problem.path.removeprefix(f"{self.path}.").split(".")[0] for problem in self.problems}
 
     def names(self, key: str) -> list[str] | None:
-        """The names a key lists, of which some may be of nothing. None: the entry does not say."""
+        """The names a key lists; some may not exist. None: the entry does not say."""
         listed = self.given.get(key)
         return [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else None
 
     def others(self, found: Iterable[Problem]) -> list[Problem]:
-        """Those that are about something else than what was left out."""
+        """Those that are not about what was left out."""
         places = [problem.path for problem in self.problems]
         return [problem for problem in found if not any(self._same(problem.path, place) for place in places)]
 
@@ -60,7 +60,7 @@ def _within(path: str, place: str) -> bool:
 
 
 def shaped(section: str, path: str, raw: Any, known: Known) -> Shaped | list[Problem]:
-    """An entry without what is not of its shape; only what is wrong where it is no entry at all."""
+    """An entry without the parts of the wrong shape. If it is not an entry at all, only what is wrong."""
     shape = pydantic.TypeAdapter(SECTIONS[section])
     given = {} if raw is None else raw
     if not isinstance(given, dict):
@@ -86,11 +86,11 @@ def _tried(
 
 
 def _without(given: dict[Any, Any], places: Collection[tuple[Any, ...]]) -> dict[Any, Any]:
-    """The same without what stands there, or without the list that it stands in."""
+    """The same without what is at these places, or without the list that holds it."""
     heads = {str(place[0]) for place in places if len(place) == 1}
     kept = {}
     for key, value in given.items():
-        names = {str(key), repr(key)}  # a key that is no text is named by the latter
+        names = {str(key), repr(key)}  # a key that is not text is named by the latter
         inner = [place[1:] for place in places if len(place) > 1 and str(place[0]) in names]
         if names & heads or (inner and not isinstance(value, dict)):
             continue
@@ -99,7 +99,7 @@ def _without(given: dict[Any, Any], places: Collection[tuple[Any, ...]]) -> dict
 
 
 def row_problems(shaped: Shaped, row: models.Model, is_new: bool) -> list[Problem]:
-    """What the database would refuse. Of a row that is there, only what the entry says is looked at."""
+    """What the database would refuse. In an existing row, only what the entry says is checked."""
     fields = {field.name for field in row._meta.fields}
     exclude = fields & shaped.left_out if is_new else fields - shaped.entry.keys()
     problems = []
@@ -117,14 +117,14 @@ def row_problems(shaped: Shaped, row: models.Model, is_new: bool) -> list[Proble
 
 
 def _place_of(constraint: models.BaseConstraint, path: str) -> str:
-    """What a constraint is about: a key, or an entry as a whole."""
+    """The place a constraint is about: one key, or the whole entry."""
     condition = getattr(constraint, "condition", None)
     about = sorted(condition.referenced_base_fields) if condition is not None else []
     return f"{path}.{about[0]}" if len(about) == 1 else path
 
 
 def by_key(name: str, error: ValidationError) -> Iterator[tuple[str, str]]:
-    """(place, what is wrong) of a row that stands by its name within an entry."""
+    """(place, what is wrong) for a row that an entry holds under its name."""
     for column, messages in error.message_dict.items():
         where = name if column in {"name", NON_FIELD_ERRORS} else f"{name}.{column}"
         yield from ((where, message) for message in messages)

@@ -26,11 +26,11 @@ _HEADER = "# Configuration of Countersign. Load it with: manage.py load_config F
 
 
 class _ReadableDumper(plain_yaml.Dumper):
-    """Texts of several lines as blocks, so that a difference can be read."""
+    """Writes texts of several lines as blocks, so that differences are readable."""
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-    # Lines of a block may end with U+0085 too, which is read as a line feed.
+    # In a block, U+0085 also ends a line, and would be read back as a line feed.
     style = '"' if "\x85" in value else "|" if "\n" in value else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
@@ -40,7 +40,7 @@ _ReadableDumper.add_representer(str, _text)
 
 def dump() -> str:
     """The whole configuration as YAML, in an order that does not depend on the database."""
-    # What was never in force is a draft: it is no part of the configuration yet.
+    # A rule that was never in force is a draft: it is not yet part of the configuration.
     rules = Rule.objects.exclude(version=0).order_by("order", "name")
     data = {
         "groups": {group.name: _group(group) for group in Group.objects.order_by("name")},

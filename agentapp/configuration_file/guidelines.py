@@ -1,4 +1,4 @@
-"""The guidelines of an agent and the overlaps of tools, as a file has them: checked, written, and written back."""
+"""The guidelines of an agent and the overlaps of tools in a file: checked, written, and written back."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -19,7 +19,7 @@ _TO_TOOLS = {"looked_at_again_after": GuidelineRelation.Kind.REEVALUATES}
 
 
 def problems(entries: Mapping[str, Any], own: set[str]) -> Iterator[tuple[str, str]]:
-    """(where, what is wrong) of an agent's guidelines. `own`: the tools that it may call."""
+    """(where, what is wrong) for an agent's guidelines. `own`: the tools that it may call."""
     for name, entry in entries.items():
         row = Guideline(name=name, **columns(entry))
         for check in (row.clean_fields, row.validate_constraints):
@@ -35,7 +35,7 @@ def problems(entries: Mapping[str, Any], own: set[str]) -> Iterator[tuple[str, s
         for key in _TO_GUIDELINES:
             for other in entry.get(key, ()):
                 if other == name or other not in entries:
-                    yield f"{name}.{key}", f"{other!r} is no other guideline of the agent."
+                    yield f"{name}.{key}", f"{other!r} is not another guideline of the agent."
 
 
 def write(agent: Agent, entries: Mapping[str, Any], actor: str) -> Changes:
@@ -76,7 +76,7 @@ def _write_relations(source: Guideline, entry: Mapping[str, Any], actor: str) ->
 
 
 def write_overlaps(tool: Tool, names: Iterable[str], actor: str) -> Changes:
-    """Make the overlaps that stand with a tool what a file says. One may stand with either of its tools."""
+    """Make the overlaps listed under a tool what a file says. Each may be listed under either of its tools."""
     changes: Changes = []
     wanted = {other.pk: other for other in Tool.objects.filter(name__in=names).exclude(pk=tool.pk)}
     for row in ToolRelation.objects.filter(source=tool):

@@ -1,4 +1,4 @@
-"""A file → rows. The whole file is checked before anything is written, and written in one transaction."""
+"""A file → rows. The whole file is checked before anything is written; it is written in one transaction."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -76,16 +76,16 @@ def load(text: str, actor: str, dry_run: bool = False) -> list[configuration.Cha
 
 
 class _StrictLoader(plain_yaml.Loader):
-    """YAML's plain types only, JSON's numbers, and no key twice: YAML itself would let the last one win."""
+    """Only YAML's plain types, JSON's numbers, and no repeated key: YAML itself would let the last one win."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                continue  # it cannot be a key, as is said below
+                continue  # it cannot be a key, as the call below reports
             if key.value in seen:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"The key {key.value!r} stands twice in one place.", key.start_mark
+                    None, None, f"The key {key.value!r} appears twice in one place.", key.start_mark
                 )
             seen.add(key.value)
         return super().construct_mapping(node, deep)
@@ -95,11 +95,11 @@ def _read(text: str) -> dict[str, Any]:
     try:
         data = yaml.load(text, Loader=_StrictLoader)  # noqa: S506 (a SafeLoader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigurationRefused([Problem("", f"The file is not YAML that can be read. {error}")]) from error
+        raise ConfigurationRefused([Problem("", f"The file is not readable YAML. {error}")]) from error
     if data is None:
         return {}
     if not isinstance(data, dict):
-        raise ConfigurationRefused([Problem("", f"The file is a mapping of {', '.join(SECTIONS)}.")])
+        raise ConfigurationRefused([Problem("", f"The file must be a mapping of {', '.join(SECTIONS)}.")])
     return data
 
 
@@ -129,13 +129,13 @@ def _plan(data: dict[str, Any]) -> dict[str, list[Planned]]:
 def _entries(data: Mapping[str, Any], section: str, problems: list[Problem]) -> Iterator[tuple[str, Any]]:
     entries = data.get(section)
     if entries is not None and not isinstance(entries, dict):
-        problems.append(Problem(section, "A section is a mapping from a name to what it is."))
+        problems.append(Problem(section, "A section must be a mapping from names to entries."))
         return
     for name, raw in (entries or {}).items():
         if not isinstance(name, str):
-            problems.append(Problem(f"{section}.{name}", "A name is a text; put it in quotes."))
+            problems.append(Problem(f"{section}.{name}", "A name must be text; put it in quotes."))
         elif storable(name) != name:
-            problems.append(Problem(section, f"{name!r} cannot be kept as a name."))
+            problems.append(Problem(section, f"{name!r} cannot be stored as a name."))
         else:
             yield name, raw
 
@@ -171,7 +171,7 @@ def _wanted_row(section: str, name: str, shaped: Shaped, known: Known) -> tuple[
 
 
 def _rule_problems(row: Rule, shaped: Shaped) -> list[Problem]:
-    """What is wrong with several keys together, where each of them is right."""
+    """What is wrong with several keys together although each of them is right."""
     problems = []
     if not {"groups", "thresholds", "escalation"} & shaped.left_out:
         groups = shaped.entry["groups"] if "groups" in shaped.entry else _names(row, "groups")
@@ -220,14 +220,14 @@ def _write(section: str, plan: Planned, actor: str) -> list[configuration.Change
 
 
 def _without_draft(row: Rule) -> Rule:
-    """The rule of a file that bears the name of a draft: what the draft says is not in it."""
+    """The rule of a file that has the name of a draft, without anything the draft says."""
     made = Rule(pk=row.pk, name=row.name)
     made._state.adding = False
     return made
 
 
 def _comes_with_its_agent(plan: Planned) -> bool:
-    """Whether a row is the tool of an agent that the file makes, too: it is there when the agent is."""
+    """Whether a row is the tool of an agent that the file also makes: it exists once the agent does."""
     return isinstance(plan.row, Tool) and plan.row._state.adding
 
 
@@ -257,7 +257,7 @@ def _write_agent_tools(plans: dict[str, list[Planned]], actor: str) -> list[conf
 
 
 def _current(plan: Planned) -> Any:
-    """The row to store: as it is by now, and held, with what the file says of it. It may have been made meanwhile."""
+    """The row to store: as it is now, locked, with what the file says. It may have been made in the meantime."""
     found = type(plan.row)._default_manager.select_for_update(of=("self",)).filter(name=plan.row.name).first()
     if found is None or (isinstance(found, Rule) and found.version == 0):
         return plan.row
@@ -288,7 +288,7 @@ def _permissions(names: list[str]) -> list[Permission]:
 
 
 def _agent_tools(data: dict[str, Any], problems: list[Problem]) -> set[str]:
-    """The tools by which agents will be asked when the file is loaded."""
+    """The tools by which agents will be asked once the file is loaded."""
     agents = {agent.name: agent for agent in Agent.objects.all()}
     entries = data.get("agents")
     for name, entry in entries.items() if isinstance(entries, dict) else ():
@@ -329,7 +329,7 @@ def _known_names(data: dict[str, Any], problems: list[Problem]) -> Known:
 
 
 def _reading_tools(data: dict[str, Any], asking: set[str]) -> set[str]:
-    """The tools that will only read when the file is loaded."""
+    """The tools that will only read once the file is loaded."""
     classes: dict[str, Any] = {name: agent_tools.planned(name).effect_class for name in asking}
     classes |= dict(Tool.objects.values_list("name", "effect_class"))
     entries = data.get("tools")

@@ -1,7 +1,7 @@
 """The shape of the configuration file: for each section, what an entry may say.
 
 Every key may be left out; what is left out stays as it is, or gets its default in a new row. Names
-of other rows are checked against what there is and what the file itself makes.
+of other rows are checked against the existing rows and those that the file itself makes.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from approvals.models import AnsweredBy, Assurance, EffectClass, Risk, Rule, Ver
 
 @dataclass(frozen=True)
 class Known:
-    """The names that a file may use: of rows there are, and of rows it makes."""
+    """The names that a file may use: those of existing rows, and of rows it makes."""
 
     agents: frozenset[str]
     agent_tools: frozenset[str]
@@ -34,7 +34,7 @@ class Known:
 
 
 def _known(kind: str, word: str, hint: str = "", empty: bool = False) -> AfterValidator:
-    """`empty`: an empty text is allowed and means every one."""
+    """`empty`: an empty text is allowed and means all of them."""
 
     def check(value: str, info: ValidationInfo) -> str:
         if value not in getattr(info.context, kind) and not (empty and not value):
@@ -266,7 +266,7 @@ class WebhookEntry(TypedDict, total=False):
     active: bool
 
 
-# In the order in which they are written: what comes later may name what comes before.
+# In the order in which they are written: a later section may name rows of an earlier one.
 SECTIONS: dict[str, Any] = {
     "groups": GroupEntry,
     "tools": ToolEntry,
@@ -275,7 +275,7 @@ SECTIONS: dict[str, Any] = {
     "channels": ChannelEntry,
     "webhooks": WebhookEntry,
 }
-# The keys that name rows or hold rows of their own; every other key is a column.
+# The keys that name other rows or hold rows; every other key is a column.
 LINKS = frozenset(
     {
         "groups", "permissions", "routes", "tools", "guidelines", "entails", "goes_before", "looked_at_again_after",
@@ -285,5 +285,5 @@ LINKS = frozenset(
 
 
 def columns(entry: Any) -> dict[str, Any]:
-    """The part of an entry that is columns of its row."""
+    """The keys of an entry that are columns of its row."""
     return {name: value for name, value in entry.items() if name not in LINKS}

@@ -1,4 +1,4 @@
-"""The context variables of an agent, as a file has them: checked, written, and written back."""
+"""The context variables of an agent in a file: checked, written, and written back."""
 
 from collections.abc import Container, Iterator, Mapping
 from typing import Any
@@ -16,7 +16,7 @@ type Changes = list[configuration.Change | None]
 def problems(
     agent: Agent, entries: Mapping[str, Any], own: Container[str], reading: Container[str]
 ) -> Iterator[tuple[str, str]]:
-    """(where, what is wrong) of an agent's variables. `own`: the tools that it may call; `reading`: those that only
+    """(where, what is wrong) for an agent's variables. `own`: the tools that it may call; `reading`: those that only
     read, once the file is loaded.
     """
     for name, entry in entries.items():
@@ -27,7 +27,7 @@ def problems(
             yield from by_key(name, error)
         tool = entry.get("tool") or (row.tool.name if row.tool_id else "")
         if not tool:
-            yield name, "A variable names the tool that reads it."
+            yield name, "A variable must name the tool that reads it."
         elif tool not in own:
             yield f"{name}.tool", f"{tool!r} is not among the agent's tools."
         elif tool not in reading:

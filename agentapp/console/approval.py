@@ -25,14 +25,14 @@ from approvals.step_up import NEEDS, SIGNED
 
 VIEWS = ("form", "diff", "json")
 DIALOGS = ("reject", "respond", "ask", "approve")
-# The type that a second press sends, which approves a high risk. The first sends "approve".
+# The type sent by the second press, which approves a high risk. The first press sends "approve".
 CONFIRMED = "confirm"
 _ANOTHER_LOOK = "Some fields need another look. Nothing was decided."
 
 
 @require_safe
 def approval(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
-    """The page of one request. `do` opens a dialog and `view` a way of looking; neither changes anything."""
+    """The page of one request. `do` opens a dialog and `view` picks a view of it; neither changes anything."""
     user = signed_in(request)
     found = card_rows.visible_or_404(user, approval_id)
     card_rows.note_shown(found, user)
@@ -41,7 +41,7 @@ def approval(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 
 @require_safe
 def state(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
-    """What has become of a request somebody is reading; never its form, which may hold unsaved work."""
+    """What has become of a request while it is being read. Never its form, which may hold unsaved work."""
     user = signed_in(request)
     found = card_rows.visible_or_404(user, approval_id)
     context = card.context(found, user)
@@ -61,7 +61,7 @@ def side(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 @never_cache
 @require_safe
 def assured(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
-    """What an approval still needs of its reader, in words; `was`: it needed nothing when last asked."""
+    """What the reader must still do before they may approve, in words. `was`: nothing was needed when last asked."""
     found = card_rows.visible_or_404(signed_in(request), approval_id)
     context = {"approval": found, "ended": "was" in request.GET, **_assurance(request, found)}
     return render(request, "console/_card.html#assurance", context)
@@ -69,7 +69,7 @@ def assured(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def draft(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
-    """Check what was typed and show what it would do. Stores nothing; a reload starts afresh."""
+    """Check what was typed and show what it would do. Stores nothing; a reload starts from the proposal."""
     if request.method != "POST":
         return redirect(reverse("approval", args=[approval_id]))
     user = signed_in(request)
@@ -84,9 +84,9 @@ def draft(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def decide(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
-    """Take a decision. What cannot be taken comes back with the reason and everything that was typed.
+    """Take a decision. One that is refused comes back with the reason and everything that was typed.
 
-    That page has this address, which leads to the request when it is opened again.
+    That page has this address, so a GET of it leads to the request.
     """
     if request.method != "POST":
         return redirect("approval", approval_id)
@@ -113,7 +113,7 @@ def decide(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 @never_cache
 @require_POST
 def sign(request: HttpRequest, approval_id: uuid.UUID) -> JsonResponse:
-    """What a passkey is asked for, to sign what the form amounts to. Checked like a decision; decides nothing."""
+    """What a passkey must sign for the decision in this form. Checked like a decision, but decides nothing."""
     user = signed_in(request)
     found = card_rows.visible_or_404(user, approval_id)
     try:
@@ -125,7 +125,7 @@ def sign(request: HttpRequest, approval_id: uuid.UUID) -> JsonResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def undo(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
-    """Take back one's own decision while it is held. Opened again, the address leads to the request."""
+    """Take back one's own decision while it is held. A GET of this address leads to the request."""
     if request.method != "POST":
         return redirect("approval", approval_id)
     user = signed_in(request)
@@ -138,19 +138,19 @@ def undo(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
         return _refused(request, found, None, refused)
     place = request.POST.get("next")
     if place == "focus":
-        # It is looked at again, so nobody else is shown it; somebody may have claimed it first.
+        # The person looks at it again, so claim it for them; somebody else may have claimed it first.
         with contextlib.suppress(actions.Refused):
             actions.claim_request(approval_id, user)
         return redirect(reverse("focus_one", args=[approval_id]) + again)
     if place == "batch":
         return redirect("batch_done")
-    if place != "inbox" or again:  # what was changed is typed where it can be changed further
+    if place != "inbox" or again:  # open the page on which the edit can be changed further
         return redirect(reverse("approval", args=[approval_id]) + again)
     return redirect(inbox.back(request.POST, approval_id))
 
 
 def context_of(request: HttpRequest, found: Approval, typed: card.Draft | None = None) -> dict[str, Any]:
-    """Everything the page needs, as it stands and with what was typed."""
+    """Everything the page needs: the request as it stands, and what was typed."""
     user = signed_in(request)
     asked = request.GET if request.method in ("GET", "HEAD") else request.POST
     view, dialog = asked.get("view") or asked.get("now", "form"), asked.get("do", "")
@@ -170,25 +170,25 @@ def _is_own_edit(decision: Decision, user: User) -> bool:
 
 
 def _taken_back(found: Approval, user: User, decision_id: str) -> card.Draft | None:
-    """What somebody had changed when they decided, as their draft, where they have taken that decision back."""
+    """The edit somebody made and then took back, as their draft."""
     edit = next((d for d in found.decisions.all() if str(d.pk) == decision_id and _is_own_edit(d, user)), None)
     if edit is None or edit.undone_at is None or not edit.arguments_text or found.state not in Approval.UNDECIDED:
         return None
-    if found.final_arguments_text:  # somebody has changed it since
+    if found.final_arguments_text:  # somebody has edited it since
         return None
     arguments = parse(edit.arguments_text)
     return card.Draft(uuid.uuid4(), found.version, card.current_digest(found), arguments=arguments)
 
 
 def _with_side(request: HttpRequest, found: Approval, context: dict[str, Any]) -> dict[str, Any]:
-    """What the right column needs besides what the card does. `comments=all`: also those before the latest."""
+    """Add what the right column needs. `comments=all` shows the older comments too."""
     everything = request.GET.get("comments") == "all"
     side = beside.beside(found, signed_in(request), context["questions"], everything)
     return {**context, **side, "told": told.of(request, found.pk)}
 
 
 def _assurance(request: HttpRequest, found: Approval) -> dict[str, Any]:
-    """Whether its reader has just shown who they are as it is asked here; else whether they could, and by a passkey."""
+    """Whether the reader has just shown who they are, as the request asks; else whether they could, and by passkey."""
     needed = found.assurance_needed
     shown = assurance.shown(request, needed) if needed != SIGNED else None
     has_passkey, lacks = (False, "") if shown else assurance.lacks(signed_in(request), needed)
@@ -197,7 +197,7 @@ def _assurance(request: HttpRequest, found: Approval) -> dict[str, Any]:
 
 
 def _answer(request: HttpRequest, found: Approval, user: User, typed: card.Draft) -> actions.NewDecision:
-    """The decision that was posted. An approval of other arguments than those that wait is an edit. Raises Refused."""
+    """The decision that was posted. Approving arguments other than the waiting ones is an edit. Raises Refused."""
     kind, arguments_text = request.POST.get("type", ""), ""
     if kind == CONFIRMED:
         kind = DecisionType.APPROVE
@@ -224,8 +224,8 @@ def _answer(request: HttpRequest, found: Approval, user: User, typed: card.Draft
 def _is_first_press(request: HttpRequest, found: Approval, new: actions.NewDecision) -> bool:
     """Whether this would approve a high risk without having been confirmed.
 
-    What waits no longer as it was seen is no such press: it is refused, for versions only grow. What counts already
-    is none either.
+    A request that has changed or was already decided does not count: the decision will be refused. A decision that
+    already counts does not either.
     """
     if found.risk != Risk.HIGH or new.type not in (DecisionType.APPROVE, DecisionType.EDIT):
         return False
@@ -235,13 +235,13 @@ def _is_first_press(request: HttpRequest, found: Approval, new: actions.NewDecis
 
 
 def _second_press(request: HttpRequest, found: Approval, typed: card.Draft) -> HttpResponse:
-    """Ask to confirm the named act, for a browser without script, with everything that was typed. Raises Refused."""
+    """Ask the person to confirm, in a browser without script, keeping everything typed. Raises Refused."""
     context = context_of(request, found, typed)
     forbidden, shown = context["forbidden"], context["shown"]
     if forbidden is not None:
         raise actions.Refused.by(forbidden, found)
     if found.assurance_needed:
-        # Its dialog names the act, and says what else is needed.
+        # The dialog names the act and says what else is needed.
         raise actions.Refused("confirmation", "Press again to confirm. Nothing was decided.")
     _check(found, shown)
     if shown.form.errors:
@@ -256,7 +256,7 @@ def _second_press(request: HttpRequest, found: Approval, typed: card.Draft) -> H
 
 
 def _draft(request: HttpRequest, found: Approval) -> card.Draft:
-    """What was posted. A version or an id that cannot be read is one that does not match."""
+    """What was posted. A version that cannot be read matches nothing; an unreadable id is replaced by a new one."""
     post = request.POST
     reason, message = post.get("reason", "").strip(), post.get("message", "").strip()
     preset = card.preset(reason)
@@ -277,7 +277,7 @@ def _draft(request: HttpRequest, found: Approval) -> card.Draft:
 
 
 def _check(found: Approval, shown: card.Shown) -> None:
-    """Put what the tool's own schema says about edited arguments beside their fields."""
+    """Show what the tool's own schema says about edited arguments next to their fields."""
     tool = card.tool_of(found)
     if tool is None or not shown.edited:
         return
@@ -287,18 +287,18 @@ def _check(found: Approval, shown: card.Shown) -> None:
 
 
 def refused_page(request: HttpRequest, found: Approval, refused: actions.Refused, **more: Any) -> HttpResponse:
-    """The page as it stands now, and why something other than a decision was not done."""
+    """The page as it stands now, and why something other than a decision was refused."""
     found = card_rows.visible_or_404(signed_in(request), found.pk)
     context = {**context_of(request, found), "refused": refused, "undecided": True, **more}
     return render(request, "console/approval.html", context, status=refused.status)
 
 
 def _refused(request: HttpRequest, found: Approval, typed: card.Draft | None, refused: actions.Refused) -> HttpResponse:
-    """The page as it stands now, why the decision was not taken, and nothing typed lost."""
+    """The page as it stands now, and why the decision was refused. Nothing typed is lost."""
     found = card_rows.visible_or_404(signed_in(request), found.pk)
     status = refused.status
     if typed is not None and refused.code in ("changed", "action_changed"):
-        # Shown anew, so the next decision is about what is on the screen now.
+        # Use the current version and digest, so that the next decision is about what is on the screen now.
         mine = card.carried_over(found, typed)
         typed = card.Draft(
             uuid.uuid4(), found.version, card.current_digest(found), None if mine else typed.posted, mine, typed.message

@@ -1,4 +1,4 @@
-"""Before a decision: ask the agent, answer in its place, see what is masked, and who else is looking."""
+"""Before a decision: ask the agent, answer for it, reveal what is masked, and see who else is looking."""
 
 import uuid
 from typing import Any
@@ -19,7 +19,7 @@ from approvals.models import Approval
 
 @require_POST
 def ask(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
-    """Put a question to the agent: one that the tool offers, or one's own."""
+    """Put a question to the agent: one that the tool offers, or the person's own."""
     user = signed_in(request)
     found = card_rows.visible_or_404(user, approval_id)
     typed = request.POST.get("text", "").strip() or request.POST.get("offered", "").strip()
@@ -33,7 +33,7 @@ def ask(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 
 @require_POST
 def ask_again(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
-    """Have people asked anew about a call that nobody decided in time."""
+    """Ask people again about a call that nobody decided in time."""
     user = signed_in(request)
     found = card_rows.visible_or_404(user, approval_id)
     try:
@@ -45,7 +45,7 @@ def ask_again(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 
 @require_POST
 def answer(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
-    """Answer a question in the agent's place."""
+    """Answer a question for the agent."""
     user = signed_in(request)
     found = card_rows.visible_or_404(user, approval_id)
     question = next((q for q in card.questions_of(found) if str(q.pk) == request.POST.get("question", "")), None)
@@ -60,7 +60,7 @@ def answer(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 
 @require_safe
 def evidence(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
-    """The evidence again, with what was answered meanwhile."""
+    """The evidence, refreshed with new answers."""
     user = signed_in(request)
     found = card_rows.visible_or_404(user, approval_id)
     return render(request, "console/approval.html#evidence", card.context(found, user))
@@ -69,7 +69,7 @@ def evidence(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 @never_cache
 @require_POST
 def reveal(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
-    """Show one masked argument, this once, and put on record who has seen it."""
+    """Show one masked argument, once, and record who has seen it."""
     user = signed_in(request)
     found = card_rows.visible_or_404(user, approval_id)
     name = request.POST.get("reveal", "")
@@ -85,7 +85,7 @@ def reveal(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 
 @require_POST
 def presence(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
-    """Said by an open page every few seconds; answered with who else has it open."""
+    """Sent by an open page every few seconds. Answers with who else has it open."""
     user = signed_in(request)
     found: Approval = card_rows.visible_or_404(user, approval_id)
     doing = request.POST.get("doing", "")

@@ -1,4 +1,4 @@
-"""How sure we are, right now, that it is this person: for approvals that ask whoever gives them to show it."""
+"""How sure we are, right now, that it is this person: for approvals that ask their approver to prove it."""
 
 import time
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ _LEVELS = {"webauthn": "passkey", "totp": "totp", "recovery_codes": "totp"}
 
 @dataclass(frozen=True)
 class Shown:
-    """What somebody has shown in the last five minutes: the strongest of it, when they last did, how long it counts."""
+    """How somebody has proved who they are in the last five minutes: the strongest way, the latest time, the expiry."""
 
     level: str
     at: datetime
     until: datetime
     anew: bool
-    """Renewed, and not only signed in."""
+    """They authenticated again, rather than only signing in."""
 
 
 def shown(request: HttpRequest, needed: str = "") -> Shown | None:
-    """What is as strong as needed of what somebody has shown. None: nothing is.
+    """What this person has shown recently that is as strong as needed, or None.
 
-    A sign-in counts like a renewed one. What a provider of single sign-on vouches for counts as a password.
+    A sign-in counts like authenticating again. A single sign-on provider's word counts as a password.
     """
     if not request.user.is_authenticated:
         return None
@@ -51,13 +51,13 @@ def shown(request: HttpRequest, needed: str = "") -> Shown | None:
 
 
 def level(request: HttpRequest) -> str:
-    """The strongest that this person has shown in the last five minutes: password, totp, passkey; else empty."""
+    """The strongest this person has shown in the last five minutes: password, totp or passkey; else empty."""
     found = shown(request)
     return found.level if found else ""
 
 
 def lacks(user: User, needed: str) -> tuple[bool, str]:
-    """Whether somebody has a passkey, and in words what they would have to add to show what is needed at all."""
+    """Whether this person has a passkey; and, in words, what they must add before they can show what is needed."""
     kinds = set(Authenticator.objects.filter(user=user).values_list("type", flat=True))
     has_passkey = Authenticator.Type.WEBAUTHN in kinds
     if needed in ("passkey", step_up.SIGNED):

@@ -14,10 +14,10 @@ from agentapp import actions, attention
 from agentapp.console import card_rows, inbox, queue
 from agentapp.console.filters import Filters
 from agentapp.console.shell import signed_in
-from approvals import absences, claims
+from approvals import absences, entitlement
 from approvals.models import Approval
 
-# A list to choose from, not a directory.
+# This is a list to choose from, not a directory.
 PEOPLE = 100
 
 
@@ -29,13 +29,13 @@ def claim(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 
 @require_POST
 def release(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
-    """Give a request back; also what a page sends when it is closed."""
+    """Give a request back. A page also sends this when it is closed."""
     return _changed(request, approval_id, lambda user: actions.release_claim(approval_id, user))
 
 
 @require_POST
 def renew(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
-    """Sent by a page on which its reader is at work. Answers whether the claim still stands."""
+    """Sent by a page while its reader is at work. Answers whether the claim still stands."""
     renewed = actions.renew_claim(approval_id, signed_in(request))
     return HttpResponse(status=204 if renewed else 410)
 
@@ -48,7 +48,7 @@ def wake(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def hand_over(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
-    """Choose who should have a request, among those who may decide; posted, it is theirs."""
+    """Choose who should have a request, among those who may decide; a post hands it over."""
     user = signed_in(request)
     if request.method != "POST":
         return _page(request, approval_id, "hand_over")
@@ -61,7 +61,7 @@ def hand_over(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def snooze(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
-    """Choose how long not to see a request; never past its time."""
+    """Choose how long to hide a request from oneself; never past its expiry."""
     user = signed_in(request)
     if request.method != "POST":
         return _page(request, approval_id, "snooze")
@@ -74,7 +74,7 @@ def snooze(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 def _changed(
     request: HttpRequest, approval_id: uuid.UUID, change: Any, dialog: str = "", onward: bool = False
 ) -> HttpResponse:
-    """Do it and go back to where it was asked for; or say why not, with a way to go on."""
+    """Make the change and go back to where it was asked for; or say why not, with a way to go on."""
     user = signed_in(request)
     try:
         change(user)
@@ -93,7 +93,7 @@ def _changed(
 
 
 def inbox_asks(request: HttpRequest) -> bool:
-    """Whether the preview beside the queue wants itself back."""
+    """Whether the preview next to the queue asks for a fresh copy of itself."""
     return bool(request.htmx) and request.POST.get("next") == "inbox"  # type: ignore[attr-defined]
 
 
@@ -111,7 +111,7 @@ def _peek(request: HttpRequest, approval_id: uuid.UUID, refused: actions.Refused
 def _page(
     request: HttpRequest, approval_id: uuid.UUID, dialog: str, refused: actions.Refused | None = None
 ) -> HttpResponse:
-    """A dialog by itself, or the page that has it open; without one, why nothing was changed."""
+    """A dialog by itself, or the page with it open. Without a dialog, the page says why nothing was changed."""
     user = signed_in(request)
     approval = card_rows.visible_or_404(user, approval_id)
     posted = request.method == "POST"
@@ -136,17 +136,18 @@ def _page(
 
 
 def _those_who_may(user: User, approval: Approval) -> tuple[list[tuple[User, User | None]], list[Group]]:
-    """The people and groups a request can be handed to; with who of them is away, who gets it instead, if they may."""
-    people = list(claims.deciders(approval).exclude(pk=user.pk).order_by("first_name", "username")[:PEOPLE])
+    """The people and groups a request can be handed to. Each absent person comes with their deputy, if that one may."""
+    people = list(entitlement.deciders_of(approval).exclude(pk=user.pk).order_by("first_name", "username")[:PEOPLE])
     deputies = absences.standing_in([person.pk for person in people])
-    able = claims.deciders(approval).filter(pk__in=[deputy.pk for deputy in deputies.values()]) if deputies else []
+    stand_ins = [deputy.pk for deputy in deputies.values()]
+    able = entitlement.deciders_of(approval).filter(pk__in=stand_ins) if stand_ins else []
     theirs = {person: deputy for person, deputy in deputies.items() if deputy in able}
-    groups = list(claims.deciding_groups(approval).order_by("name")[:PEOPLE])
+    groups = list(entitlement.deciding_groups(approval).order_by("name")[:PEOPLE])
     return [(person, theirs.get(person.pk)) for person in people], groups
 
 
 def _presets(approval: Approval) -> list[tuple[str, str, bool]]:
-    """How long one may not see it: the name, the words, and whether it would still be in time."""
+    """The ways to snooze it: the name, the words, and whether it would come back in time."""
     now = timezone.localtime()
     return [
         (name, words, attention.snooze_ends(name, now) < approval.expires_at)
@@ -155,7 +156,7 @@ def _presets(approval: Approval) -> list[tuple[str, str, bool]]:
 
 
 def _chosen(text: str) -> User | Group | None:
-    """Who is meant by `user:3` or `group:2`."""
+    """The person or group meant by `user:3` or `group:2`."""
     kind, _, key = text.partition(":")
     if not (key.isascii() and key.isdigit() and len(key) < 10):
         return None

@@ -1,4 +1,4 @@
-"""The audit trail: who did what, when, on what evidence, how long it took and what it cost, and that this is all."""
+"""The audit trail: who did what, when, on what evidence, how long it took and what it cost, with nothing left out."""
 
 import uuid
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from agentapp import actions, preferences
 from agentapp.audit import finding, standing
-from agentapp.audit.finding import Count, Page, Place
+from agentapp.audit.finding import Count, Page
 from agentapp.audit.query import TEXT, Malformed, Query, parse
 from agentapp.console import audit_choices, audit_record, audit_rows, audit_seen, judged
 from agentapp.console.parts import render_part, wants_part
@@ -24,6 +24,7 @@ from agentapp.models import SavedView
 from approvals import entitlement, lens, text_search
 from approvals.digest import load, storable
 from approvals.models import Approval, Event
+from approvals.places import Place
 
 PAGE_NAME = "audit"
 _CONFIG = "did:config"
@@ -34,13 +35,13 @@ TABS = (
     ("Config changes", _CONFIG),
     ("Sign-ins", "did:sign-ins"),
 )
-# Past every key: what is newer than the moment itself.
+# Greater than every key, so that this place comes after all events of its moment.
 _LAST = uuid.UUID(int=2**128 - 1)
 
 
 @dataclass(frozen=True)
 class Tab:
-    """One saved view among the tabs: those that come with the product have no row."""
+    """One saved view among the tabs. Those that come with the product have no row."""
 
     name: str
     query: str
@@ -54,7 +55,7 @@ class Tab:
 
 @require_safe
 def audit(request: HttpRequest) -> HttpResponse:
-    """The trail. `from` names the event it begins with; what cannot be asked is said beside what was typed."""
+    """The trail. `from` names the event it begins with. Problems in a query are named next to what was typed."""
     user = allowed(request)
     typed = _typed(request.GET)
     context: dict[str, Any] = {"typed": typed, "problems": [], "part_words": not text_search.by_words()}
@@ -92,26 +93,26 @@ def audit(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def count(request: HttpRequest) -> HttpResponse:
-    """How many match, for a page that is there already: counting may take longer than finding the first of them."""
+    """How many events match, for a page that is already shown: counting may take longer than finding the first few."""
     user, typed = allowed(request), _typed(request.GET)
     if not wants_part(request):
         return redirect(f"{address(typed)}{'&' if typed else '?'}count=yes")
     try:
         number = finding.count(finding.find(parse(typed), user))
-    except ValueError:  # the page says what is wrong with it
-        return HttpResponseBadRequest("This line cannot be asked.")
+    except ValueError:  # the page says what is wrong
+        return HttpResponseBadRequest("This query cannot be read.")
     return render(request, "console/_audit_count.html", {"count": number, "apart": True})
 
 
 @never_cache
 @require_safe
 def news(request: HttpRequest) -> HttpResponse:
-    """How many events have come since the page was shown, and nothing about them."""
+    """How many events have come since the page was shown, and nothing else about them."""
     user, typed, number = allowed(request), _typed(request.GET), 0
     try:
         since = Place.read(request.GET.get("after", ""))
         number = finding.find(parse(typed), user).filter(since.newer)[: finding.MOST_NEWS + 1].count()
-    except ValueError:  # nor is a line that cannot be asked
+    except ValueError:  # either the place or the query cannot be read
         return HttpResponseBadRequest("after names a place in the trail.")
     context = {"number": number, "top": address(typed), "news_url": request.get_full_path()}
     return render(request, "console/audit.html#news", context)
@@ -119,7 +120,7 @@ def news(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def event(request: HttpRequest, event_id: uuid.UUID) -> HttpResponse:
-    """One event under an address of its own: the row opened, and its whole text."""
+    """One event at its own address: the row opened, and its whole text."""
     user = allowed(request)
     found = _visible_or_404(user, event_id)
     around = Event.objects.filter(chain=found.chain, seq__in=(found.seq - 1, found.seq + 1)).only("id", "seq", "type")
@@ -133,14 +134,14 @@ def event(request: HttpRequest, event_id: uuid.UUID) -> HttpResponse:
 
 @require_safe
 def row(request: HttpRequest, event_id: uuid.UUID) -> HttpResponse:
-    """The same below its row."""
+    """The same, shown below its row."""
     user = allowed(request)
     return render(request, "console/audit.html#opened", _opened(_visible_or_404(user, event_id), user))
 
 
 @require_safe
 def event_json(request: HttpRequest, event_id: uuid.UUID) -> JsonResponse:
-    """The event as it was written: the text that was hashed, and the hashes."""
+    """The event as it was written: the hashed text and the hashes."""
     found = _visible_or_404(allowed(request), event_id)
     said = {name: getattr(found, name) for name in ("chain", "seq", "type", "actor", "body", "previous_hash", "hash")}
     lens.leave_as_written()
@@ -149,8 +150,8 @@ def event_json(request: HttpRequest, event_id: uuid.UUID) -> JsonResponse:
 
 @require_safe
 def as_seen(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
-    """A request as somebody had it before them when they decided. Nothing on it can be pressed."""
-    # That there is a request is nothing for whoever may not see it.
+    """A request as somebody saw it when they decided. Nothing on it can be pressed."""
+    # People who may not see a request are not told that it exists.
     if not entitlement.visible(signed_in(request)).filter(pk=approval_id).exists():
         raise Http404("There is no such request, or it is not for you to see.")
     user = allowed(request)
@@ -163,7 +164,7 @@ def as_seen(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 
 @require_safe
 def choices(request: HttpRequest, word: str) -> HttpResponse:
-    """What a chip offers, each as the whole line it would make; in the menu, or on a page of its own."""
+    """What a chip offers, each choice as the whole query it would make; in the menu, or on a page of its own."""
     user, typed = allowed(request), _typed(request.GET)
     if word not in audit_choices.OFFERED:
         raise Http404("There is nothing to choose from here.")
@@ -178,7 +179,7 @@ def choices(request: HttpRequest, word: str) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def views(request: HttpRequest) -> HttpResponse:
-    """The lines a person keeps under a name, and those others share; posted, one more is kept."""
+    """A person's saved queries, and those that others share; a post saves another."""
     user = allowed(request)
     typed = _typed(request.POST if request.method == "POST" else request.GET)
     context: dict[str, Any] = {"typed": typed}
@@ -200,13 +201,13 @@ def views(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def view_delete(request: HttpRequest, view_id: uuid.UUID) -> HttpResponse:
-    """Forget a line that was kept. It changes nothing else."""
+    """Delete a saved query. This changes nothing else."""
     preferences.delete_view(allowed(request), view_id)
     return redirect("audit_views")
 
 
 def allowed(request: HttpRequest) -> User:
-    """Who asks, if they may read the ledger."""
+    """The person asking, if they may read the ledger."""
     user = signed_in(request)
     if not user.has_perm("approvals.view_event"):
         raise Forbidden("The audit trail is for managers and administrators.", "approvals.view_event")
@@ -214,7 +215,7 @@ def allowed(request: HttpRequest) -> User:
 
 
 def address(typed: str, start: str = "") -> str:
-    """Where a line leads."""
+    """The address of a query."""
     parts = {name: value for name, value in (("q", typed), ("from", start)) if value}
     return reverse("audit") + (f"?{urlencode(parts)}" if parts else "")
 
@@ -224,7 +225,7 @@ def _typed(given: QueryDict) -> str:
 
 
 def _counted(shown: Page, start: Place | None) -> Count | None:
-    """What fits on the page is counted already."""
+    """The count, where everything found fits on the page."""
     return Count(len(shown.events)) if start is None and shown.older is None else None
 
 
@@ -238,7 +239,7 @@ def _news_url(typed: str, shown: Page) -> str:
 
 
 def _tabs(user: User, typed: str) -> dict[str, Any]:
-    """The views as tabs. Of those whose whole line stands in what is asked, the longest is the one one is in."""
+    """The views as tabs. The current one is the longest whose whole query is part of what is asked."""
     kept = preferences.seen(SavedView.objects.filter(page=PAGE_NAME), user)
     tabs = [Tab(name, line) for name, line in TABS] + [Tab(view.name, _line_of(view), view=view) for view in kept]
     parts = set(typed.split())
@@ -256,7 +257,7 @@ def _line_of(view: SavedView) -> str:
 
 
 def _opened(found: Event, user: User) -> dict[str, Any]:
-    """One event, and what was said afterwards of the decision that it tells of."""
+    """One event, and how the decision it records was judged afterwards."""
     record = audit_record.of(found, user)
     return {"record": record, **judged.context([record.decision] if record.decision else [], record.run, user)}
 

@@ -1,4 +1,4 @@
-"""What the chips of the audit trail offer. Each choice is a line: the one that was typed, with one more condition."""
+"""What the chips of the audit trail offer. Each choice is a query: the one typed, with one more condition."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ _ICONS = {"since": "clock", "who": "user", "did": "check", "tool": "tools", "rul
           "agent": "spark"}  # fmt: skip
 _WHEN = (("Today", "today"), ("Yesterday", "yesterday..yesterday"), ("24 hours", "24h"), ("7 days", "7d"),
          ("30 days", "30d"), ("90 days", "90d"))  # fmt: skip
-_GROUPS = {"decided": "Any decision", "config": "Any change of configuration", "sign-ins": "Any sign-in",
+_GROUPS = {"decided": "Any decision", "config": "Any configuration change", "sign-ins": "Any sign-in",
            vocabulary.MONEY: "Moved money"}  # fmt: skip
-# What people look for; every other word can be typed.
+# What people look for most; every other word can be typed.
 _DEEDS = (
     "approved", "changed", "rejected", "responded", "undid", "stopped", "asked", "expired", "claimed", "commented",
     "ran", "failed", "unknown", "started", "run-failed", "took-over", "granted", "changed-rule", "configured",
@@ -32,7 +32,7 @@ _DEEDS = (
 
 @dataclass(frozen=True)
 class Chip:
-    """One chip: its word, and what it says of the line as it is."""
+    """One chip: its word, and what the current query says for it."""
 
     word: str
     label: str
@@ -45,7 +45,7 @@ def chips(asked: Query) -> list[Chip]:
 
 
 def offered(word: str, asked: Query, viewer: User) -> Iterable[tuple[str, Query, bool]]:
-    """The choices of a chip, as (label, the line, whether it is in the line now); the last takes the word away."""
+    """The choices of a chip, as (label, query, whether it is chosen now). The last one removes the word."""
     chosen = {value for term in asked.of(word) if not term.negated for value in term.values}
     for label, value in OFFERED[word](viewer):
         yield label, asked.with_value(word, value), value in chosen

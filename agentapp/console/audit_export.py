@@ -1,4 +1,4 @@
-"""What the audit trail found, as a file to keep. That it was taken is an event itself."""
+"""What the audit trail found, as a file to keep. Each export is itself an event."""
 
 from collections.abc import Callable, Iterator
 
@@ -24,7 +24,7 @@ _KINDS: dict[str, tuple[Callable[[exporting.Export], Iterator[bytes]], str, str]
 
 @require_POST
 def export(request: HttpRequest, kind: str) -> HttpResponseBase:
-    """Every event that is found now, oldest first. A line that cannot be asked leads back to where that is said."""
+    """Every event found now, oldest first. A query that cannot be read leads back to the page that says why."""
     user = allowed(request)
     if kind not in _KINDS:
         raise Http404("There is no such format.")

@@ -1,4 +1,4 @@
-"""What proves the record to somebody else: checking the chain, the proof of one event, receipts, and the verifier."""
+"""What proves the record to others: checks of the chain, proofs of single events, receipts, and the verifier."""
 
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
@@ -32,7 +32,7 @@ LISTED = 20
 
 @dataclass(frozen=True)
 class Check:
-    """One look at whether the chain holds, as the page shows it."""
+    """One check of the chain, as the page shows it."""
 
     row: Verification
     sentence: str
@@ -47,14 +47,14 @@ class Check:
 
 @require_safe
 def proof(request: HttpRequest) -> HttpResponse:
-    """What is proven of the record and how: checks of the chain, checkpoints, and how to check them elsewhere."""
+    """What has been proved about the record, and how: checks, checkpoints, and how to check them elsewhere."""
     user = allowed(request)
     return render_part(request, "console/audit_proof.html", "checks", _proof(user))
 
 
 @require_POST
 def verify(request: HttpRequest) -> HttpResponse:
-    """Begin to check the chain, or what happened within some days; a worker does it, and pages say how far it is."""
+    """Start a check of the whole chain, or of some days. A worker does it, and the pages show its progress."""
     user = allowed(request)
     form = Days(request.POST)
     if not form.is_valid():
@@ -63,21 +63,21 @@ def verify(request: HttpRequest) -> HttpResponse:
     nudges.check_ledger(verification.pk)
     if form.scope != Scope():
         return redirect("audit_proof")
-    # Where the trail stood when it was asked for.
+    # Where the trail stood when the check was asked for.
     return redirect(address(storable(request.POST.get("q", "")).strip(), request.POST.get("from", "")))
 
 
 @never_cache
 @require_safe
 def chain(request: HttpRequest) -> HttpResponse:
-    """How the chain stands, for the strip above the trail while it is being checked."""
+    """The state of the chain, for the strip above the trail while a check runs."""
     user = allowed(request)
     return render(request, "console/_audit_chain.html", {"standing": standing.now(user)})
 
 
 @require_safe
 def event_proof(request: HttpRequest, event_id: UUID) -> HttpResponse:
-    """That one event was there when a checkpoint was signed: a file to check elsewhere, which tells of no other."""
+    """Proof that one event existed when a checkpoint was signed: a file to check elsewhere. It tells of no other."""
     user = allowed(request)
     event = Event.objects.filter(pk=event_id).first()
     if event is None or finding.hidden(user, [event]):
@@ -92,7 +92,7 @@ def event_proof(request: HttpRequest, event_id: UUID) -> HttpResponse:
 
 @require_safe
 def receipt(request: HttpRequest, approval_id: UUID) -> HttpResponse:
-    """What people said of one request, signed, for whoever may see the request."""
+    """What people decided on one request, signed, for anybody who may see the request."""
     approval = entitlement.visible(signed_in(request)).filter(pk=approval_id).first()
     if approval is None:
         raise Http404("There is no such request, or it is not for you to see.")
@@ -102,14 +102,14 @@ def receipt(request: HttpRequest, approval_id: UUID) -> HttpResponse:
         context = {"title": "No receipt can be signed", "not_signed": str(error)}
         return render(request, "console/audit_no_proof.html", context, status=HTTPStatus.CONFLICT)
     except receipts.Erased as error:
-        context = {"title": "No receipt of what was erased", "gone": str(error)}
+        context = {"title": "There is no receipt for an erased request", "gone": str(error)}
         return render(request, "console/audit_no_proof.html", context, status=HTTPStatus.CONFLICT)
     return _file(said, f"{approval.reference}-receipt.json")
 
 
 @require_safe
 def verifier(request: HttpRequest, program: ModuleType) -> HttpResponse:
-    """A program that checks exports, or proofs and receipts, without this one. It is no secret, and tells none."""
+    """A program that checks exports, or proofs and receipts, without this product. It contains no secrets."""
     allowed(request)
     file = Path(str(program.__file__))
     answer = HttpResponse(file.read_text(encoding="utf-8"), content_type="text/x-python; charset=utf-8")
@@ -126,7 +126,7 @@ def _file(said: dict[str, Any], name: str) -> HttpResponse:
 
 
 class Days(forms.Form):
-    """What is checked: everything, or the chains that something happened in within some days."""
+    """What is checked: everything, or the chains in which something happened during some days."""
 
     since = forms.DateField(
         required=False, label="From", widget=forms.DateInput(attrs={"type": "date", "class": "input"})

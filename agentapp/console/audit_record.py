@@ -1,4 +1,4 @@
-"""One event of the audit trail, opened: the decision, what changed, what was on the screen, its place in the chain."""
+"""One event of the audit trail, opened: the decision, the change, the evidence shown, its place in the chain."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from approvals.step_up import SHOWN
 
 MOST_CHANGED = 40
 MOST_FACTS = 24
-# What stands elsewhere in the record, or is an id that a link leads to.
+# Shown elsewhere in the record, or an id that a link leads to.
 _SHOWN = frozenset(
     {
         "approval", "execution", "decision", "tool", "risk", "message", "note", "text", "reason", "why", "before",
@@ -49,7 +49,7 @@ class Record:
     changed: list[Line] = field(default_factory=list)
     facts: list[tuple[str, str]] = field(default_factory=list)
     evidence: list[tuple[int, str]] = field(default_factory=list)
-    # Of a call: what it does, and who or what let it run.
+    # For a call: what it does, and who or what let it run.
     call: str = ""
     let_by: str = ""
 
@@ -99,7 +99,7 @@ def _let_by(execution: ToolExecution) -> str:
 
 
 def _reason(data: dict[str, Any], words: list[audit_words.Said]) -> str:
-    """Why, or what was said: as the event has it, or from the row that keeps it."""
+    """Why, or what was said: from the event itself, or from the row that keeps the words."""
     kept = {one.name: one.text for one in words if one.is_kept}
     said = (kept.get(name) or _plain(data.get(name)) for name in _REASONS)
     return next(filter(None, said), "")
@@ -131,7 +131,7 @@ def _teams(user: User | None) -> list[str]:
 
 
 def _version(rule: str, approval: Approval | None) -> int | None:
-    """Which version of the rule was in force when people were asked."""
+    """The version of the rule that was in force when people were asked."""
     if approval is None or not rule:
         return None
     if approval.rule_version and approval.rule == rule:
@@ -143,7 +143,7 @@ def _version(rule: str, approval: Approval | None) -> int | None:
 def _changed(
     event: Event, data: dict[str, Any], approval: Approval | None, decision: Decision | None
 ) -> Iterator[Line]:
-    """What a person changed of the arguments, or of a row of configuration: line by line, without what stayed."""
+    """What a person changed in the arguments or in a configuration row, line by line, without unchanged lines."""
     if approval is not None and decision is not None and decision.arguments_text:
         before = arguments_before(approval, decision)
         lines = differences(before, decision.arguments_text, approval.secret_fields)
@@ -166,7 +166,7 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(_text, value))
     if audit_words.is_sealed(value):
-        return f"{value['characters']} characters, by their digest"
+        return f"{value['characters']} characters, kept as a digest"
     if isinstance(value, dict):
         return ", ".join(f"{_label(str(name))} {_text(one)}" for name, one in value.items())
     if value is None or value == "":

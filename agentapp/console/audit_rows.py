@@ -1,6 +1,6 @@
 """The rows of the audit trail in words: who did what, on what evidence, how long it took and what its run cost.
 
-Whom and what fifty events name is looked up in one query for each kind of thing.
+Everything that fifty events name is looked up with one query for each kind of thing.
 """
 
 import re
@@ -24,12 +24,12 @@ from approvals.digest import load
 from approvals.models import Approval, Decision, Event
 
 _USER = re.compile(r"^user:(\d+)")
-# Decisions and ends: where it matters what a run had cost.
+# Decisions and ends: the events for which a run's cost matters.
 _COSTS = frozenset({"approved", "changed", "rejected", "responded", "expired", "finished", "run-failed", "run-stopped"})
-# Where people had a card before them.
+# Events at which people had a card in front of them.
 _CARDS = frozenset({"stopped", "approved", "changed", "rejected", "responded", "undid", "asked"})
 _DOERS = {"approval.requested": "Policy", "breaker": "Breaker"}
-# What the system writes down of an agent's work is the agent's doing.
+# Events that the system writes but the agent caused.
 _OF_AGENTS = ("tool_call.", "step.", "subagent.", "decision.")
 _RUNS_OF_AGENTS = frozenset({"run.waiting", "run.succeeded", "run.failed"})
 _OF_APPROVALS = ("id", "title", "final_title", "rule", "arguments_text", "final_arguments_text")
@@ -39,19 +39,19 @@ MAX_EVIDENCE = 12
 
 @dataclass(frozen=True)
 class Who:
-    """Who did it. `word` and `typed` are what finds them; a machine has no user."""
+    """Who did it. `word` and `typed` make the query that finds them. A machine has no user."""
 
     name: str
     typed: str = ""
     user: User | None = None
-    # How they came, as in "token CI".
+    # How they came in, as in "token CI".
     via: str = ""
     word: str = "who"
 
 
 @dataclass(frozen=True)
 class About:
-    """What a stretch of events names, by key."""
+    """The rows that a list of events names, by key."""
 
     users: dict[int, User]
     approvals: dict[uuid.UUID, Approval]
@@ -61,7 +61,7 @@ class About:
 
 @dataclass(frozen=True)
 class Line:
-    """One row. `folded`: so many events in a row that this person may not see, and nothing else."""
+    """One row. `folded`: this many consecutive events that the person may not see, and nothing about them."""
 
     event: Event
     folded: int = 0
@@ -69,7 +69,7 @@ class Line:
     deed: Deed = vocabulary.DEEDS[0]
     said: str = ""
     what: str = ""
-    # It has a page of its own among the changes of configuration.
+    # It has its own page among the configuration changes.
     is_change: bool = False
     evidence: Sequence[int] = ()
     took: timedelta | None = None
@@ -89,7 +89,7 @@ class _Length(Func):
 
 
 def lines(events: Sequence[Event], hidden: set[uuid.UUID], viewer: User) -> list[Line]:
-    """A row for each event; those that may not be seen fold into one for each stretch of them."""
+    """A row for each event. Consecutive events that may not be seen fold into one row."""
     shown = [event for event in events if event.pk not in hidden]
     about, rows = look_up(shown, viewer), list[Line]()
     for event in events:
@@ -103,8 +103,8 @@ def lines(events: Sequence[Event], hidden: set[uuid.UUID], viewer: User) -> list
 
 
 def look_up(events: Iterable[Event], viewer: User, *, whole: bool = False) -> About:
-    """Everything these events name and this person may see, in four queries at most. `whole`: rows with all they have,
-    requests with their decisions, oldest first.
+    """Everything these events name that this person may see, in at most four queries. `whole`: load complete rows,
+    and requests with their decisions, oldest first.
     """
     events = list(events)
     people = {int(found[1]) for event in events if (found := _USER.match(event.actor_key))}
@@ -157,7 +157,7 @@ def line(event: Event, about: About) -> Line:
 
 
 def who(event: Event, about: About) -> Who:
-    """A person by their name of today, a machine by what it is."""
+    """A person by their current name, a machine by what it is."""
     found = _USER.match(event.actor_key)
     via = event.actor.rpartition(" (")[2].removesuffix(")") if event.actor.endswith(")") and " (" in event.actor else ""
     if found:
@@ -178,7 +178,7 @@ def who(event: Event, about: About) -> Who:
 
 
 def what(event: Event, data: dict[str, Any], about: About) -> str:
-    """What it was done to, as people call it."""
+    """What the act was done to, in people's words."""
     approval = about.approvals.get(event.approval_id) if event.approval_id else None
     if approval is not None:
         return approval.shown_title
@@ -198,22 +198,22 @@ def what(event: Event, data: dict[str, Any], about: About) -> str:
 
 
 def _run_key(event: Event) -> uuid.UUID | None:
-    """The run an event is of; what is done to a conversation names the run it was done from."""
+    """The run an event belongs to. An act on a conversation names the run from which it was done."""
     if event.run_id is not None or not event.type.startswith("conversation."):
         return event.run_id
     try:
         return uuid.UUID(event.data["run"])
-    except (KeyError, TypeError, ValueError, AttributeError):  # it names none, or somebody has changed it by hand
+    except (KeyError, TypeError, ValueError, AttributeError):  # it names no run, or was changed by hand
         return None
 
 
 def _as_it_was(run: Run | None, said: str) -> str:
-    """What was done, and whether it was done in earnest."""
+    """What was done, marked if it was only mocked."""
     return f"{said} (mocked)" if run is not None and run.mocked else said  # type: ignore[attr-defined]
 
 
 def _changes(approval: Approval) -> int:
-    """How many of the arguments are not as they were proposed."""
+    """How many arguments differ from those proposed."""
     was, now = _members(approval.arguments_text), _members(approval.final_arguments_text or approval.arguments_text)
     return sum(was.get(name, _NOTHING) != now.get(name, _NOTHING) for name in {*was, *now})
 
@@ -250,7 +250,7 @@ def _named(data: dict[str, Any]) -> str:
 
 
 def _word(value: Any) -> str:
-    """A value as it stands in a row. Of what people wrote an event has a digest, which is no word."""
+    """A value as a row shows it. An event holds only a digest of what people wrote; that is not shown."""
     return "" if isinstance(value, dict | list) else str(value or "")
 
 

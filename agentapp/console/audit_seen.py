@@ -1,4 +1,4 @@
-"""A request as an approver had it before them, from what was frozen then; and what is shown differently now."""
+"""A request as an approver saw it, from what was frozen then; and what is shown differently now."""
 
 import json
 import uuid
@@ -55,14 +55,14 @@ class Seen:
     groups: list[str]
     dry_run: DryRun | None
     plan: Plan | None
-    # What whoever decided changed of it, line by line; and what had been changed before.
+    # What the decider changed, line by line; and what had been changed before that.
     changed: list[Line]
     changed_before: list[Line]
     differently: list[str]
 
 
 def of(viewer: User, approval_id: uuid.UUID, decision: str) -> Seen:
-    """The request at one decision, the last unless one is named. Raises Approval.DoesNotExist."""
+    """The request at one decision: the named one, else the last. Raises Approval.DoesNotExist."""
     rows = auth.visible_approvals(viewer).select_related("starter", "editor", "editor_lender", "execution__tool")
     approval = rows.prefetch_related("groups").get(pk=approval_id)
     decisions = list(approval.decisions.select_related("user", "on_behalf_of").order_by("decided_at"))
@@ -103,13 +103,13 @@ def _chosen(decisions: Sequence[Decision], wanted: str) -> Decision | None:
 
 
 def _unedited(approval: Approval) -> Approval:
-    """The request as it was made: what an edit has foreseen is not what stood there before it."""
+    """The request as it was made: an edit's dry run is not what was shown before the edit."""
     approval.final_arguments_text = ""
     return approval
 
 
 def _outside(approval: Approval) -> list[str]:
-    """The arguments that held something from outside."""
+    """The arguments that contained something from outside."""
     paths = (str(row.get("path", "")) for row in approval.provenance if row.get("origin") == "outside")
     parts = (provenance.parts_of(path) for path in paths)
     return list(dict.fromkeys(str(found[0]).replace("_", " ") for found in parts if found))
@@ -120,23 +120,23 @@ def _differences(before: str, after: str, secret: Sequence[str]) -> list[Line]:
 
 
 def _differently(approval: Approval, checked: Checked, edited: bool) -> Sequence[str]:
-    """What is not as it was on the screen, each in a sentence."""
+    """What is not shown as it was on the screen, each in a sentence."""
     said = []
     if checked.deleted:
         pieces = "One piece" if checked.deleted == 1 else f"{checked.deleted} pieces"
         said.append(f"{pieces} of evidence were deleted by retention; the digests are shown in their place.")
     if edited:
         said.append(
-            "Somebody had changed the call before: its values are as they stood then; what will happen is in the words "
-            "of the call as it was proposed."
+            "Somebody had already changed the call. The values are those shown then, but what will happen is worded "
+            "for the call as it was proposed."
         )
     if edited and approval.preview_text:
-        said.append("The dry run of the call as it was by then is not shown: that of the last change alone is kept.")
+        said.append("The dry run of the changed call is not shown: only the dry run of the last change is kept.")
     if approval.why_unseen:
-        said.append("What it rests on could not be looked up. Requests say so since this release; older ones did not.")
+        said.append("What it rests on could not be looked up. Before this release, requests did not say so.")
     if approval.secret_fields:
-        said.append("Masked values are masked here too, whoever had looked at them.")
+        said.append("Masked values are masked here too, even if somebody revealed them.")
     tool = getattr(getattr(approval, "execution", None), "tool", None)
     if tool is None or tool.version != approval.tool_version:
-        said.append("The tool has changed since. Nothing here is taken from what it is now.")
+        said.append("The tool has changed since. Nothing here comes from its current version.")
     return said

@@ -1,4 +1,4 @@
-"""The words of people that an event holds no more of than a digest: from the rows that keep them, if those are they."""
+"""People's words, of which an event holds only a digest: found in the rows that keep them, if the digest matches."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from agentapp.models import Run, ToolExecution
 from approvals.models import Approval, Claim, Comment, Event, Grant, Judgement, Question
 from approvals.sealed import opens
 
-GONE = "not kept any more"
+GONE = "no longer kept"
 _SEAL = frozenset({"digest", "characters"})
 
 
 @dataclass(frozen=True)
 class Said:
-    """One text that an event tells of. `is_kept`: it is these words, and not what became of them."""
+    """One text that an event names. `is_kept`: these are the words themselves, not what became of them."""
 
     name: str
     text: str
@@ -27,20 +27,20 @@ def is_sealed(value: object) -> bool:
 
 
 def said(event: Event, data: dict[str, Any], approval: Approval | None, run: Run | None) -> list[Said]:
-    """What was said, of every text the event has a digest of. Words whose digest is another are not shown as those."""
+    """What was said, for every text the event has a digest of. Words with a different digest are not shown."""
     names = [name for name, value in data.items() if is_sealed(value)]
     if not names:
         return []
     found, instead = dict[str, str](), _erased(approval, run)
     for text, salt in _kept(event, data, approval, run):
         found |= {name: text for name in names if name not in found and opens(text, salt, data[name])}
-        if len(found) == len(names):  # the other rows need not be read
+        if len(found) == len(names):  # no need to read the other rows
             break
     return [Said(name, found[name]) if name in found else Said(name, instead, is_kept=False) for name in names]
 
 
 def _kept(event: Event, data: dict[str, Any], approval: Approval | None, run: Run | None) -> Iterator[tuple[str, str]]:
-    """The texts of the rows that an event is about, each with its salt: those this person may see."""
+    """The texts of the rows that an event is about and this person may see, each with its salt."""
     if run is not None:
         yield run.title, run.salt
         yield run.stop_message, run.salt
@@ -73,7 +73,7 @@ def _named(data: dict[str, Any], name: str) -> list[str]:
 
 
 def _erased(approval: Approval | None, run: Run | None) -> str:
-    """Why words are not there any more."""
+    """Why words are no longer there."""
     for row in (approval, run):
         if row is not None and row.erased_at is not None:
             return f"{'deleted by retention' if row.erased_by == 'retention' else 'erased'} on {_day(row.erased_at)}"

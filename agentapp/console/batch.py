@@ -1,7 +1,7 @@
-"""Several requests decided at once: only like ones of little risk, each by its own guarded decision.
+"""Several requests decided at once: only similar ones of low or medium risk, each by its own guarded decision.
 
-What is on the table is frozen in the form: the id, version and digest of each request. A request that
-has changed since, or that somebody else decided, is left out by its own decision, and the page says so.
+The form freezes what is on the table: the id, version and digest of each request. A request that has changed
+since, or that somebody else decided, is left out, and the page says so.
 """
 
 import uuid
@@ -36,7 +36,7 @@ TYPES = (DecisionType.APPROVE, DecisionType.REJECT)
 
 @dataclass(frozen=True)
 class Item:
-    """One request as it stands on the table, and under which id it is decided."""
+    """One request as it stands on the table, and the id of its decision."""
 
     approval_id: uuid.UUID
     version: int
@@ -49,7 +49,7 @@ class Item:
 
 @require_safe
 def bar(request: HttpRequest) -> HttpResponse:
-    """What can be done with the requests that are ticked, and if nothing, why."""
+    """What can be done with the ticked requests; if nothing, why."""
     user = signed_in(request)
     picked = _picked(user, request.GET.getlist("pick"))
     context = {"picked": picked, "objection": objection(user, picked), "alike": alike(picked)}
@@ -58,7 +58,7 @@ def bar(request: HttpRequest) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def batch(request: HttpRequest) -> HttpResponse:
-    """The table of what differs; posted, a decision about each row of it."""
+    """The table of what differs; a post decides each of its rows."""
     user = signed_in(request)
     if request.method == "POST":
         return _decide(request, user)
@@ -75,14 +75,14 @@ def batch(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def done(request: HttpRequest) -> HttpResponse:
-    """The batch decided last once more, as it stands now."""
+    """The last batch again, as it stands now."""
     user = signed_in(request)
     return _done(request, user) if "batch" in request.session else redirect("inbox")
 
 
 @require_POST
 def undo(request: HttpRequest) -> HttpResponse:
-    """Take back what can be of the batch decided last, each decision by itself. What one refuses is said beside it."""
+    """Take back what can be taken back of the last batch, one decision at a time. A refusal is shown in its row."""
     user = signed_in(request)
     if "batch" not in request.session:
         return redirect("inbox")
@@ -94,7 +94,7 @@ def undo(request: HttpRequest) -> HttpResponse:
 
 
 def objection(user: User, picked: Sequence[Approval]) -> str:
-    """Why these cannot be decided together. Empty: they can."""
+    """Why these cannot be decided together. Empty if they can."""
     if words := too_much(picked):
         return words
     gone = sum(row.state not in Approval.UNDECIDED for row in picked)
@@ -111,27 +111,27 @@ def objection(user: User, picked: Sequence[Approval]) -> str:
 
 
 def too_much(picked: Sequence[Approval]) -> str:
-    """What rules out a batch whoever asks, and whatever has happened meanwhile."""
+    """What rules out a batch for everybody, even if something has changed meanwhile."""
     if len(picked) > MOST:
         return f"{len(picked)} are selected: {MOST} at most."
     if any(row.is_plan for row in picked):
-        return "A plan is read call by call: decide it by itself."
+        return "A plan is read call by call: decide it on its own."
     blind = sum(bool(row.why_unseen) for row in picked)
     if blind:
-        verb, them = ("rests", "it by itself") if blind == 1 else ("rest", "them one by one")
+        verb, them = ("rests", "it on its own") if blind == 1 else ("rest", "them one by one")
         return f"{blind} {verb} on what could not be looked up: decide {them}."
     final = sum(row.effect_class == EffectClass.IRREVERSIBLE for row in picked)
     if final:
-        return f"{final} cannot be taken back: decide {'it by itself' if final == 1 else 'them one by one'}."
+        return f"{final} cannot be taken back: decide {'it on its own' if final == 1 else 'them one by one'}."
     risky = [row for row in picked if row.risk not in SMALL]
     if risky:
         level = " or ".join(sorted({row.risk for row in risky}, reverse=True))
-        verb, them = ("is", "it by itself") if len(risky) == 1 else ("are", "them one by one")
+        verb, them = ("is", "it on its own") if len(risky) == 1 else ("are", "them one by one")
         return f"{len(risky)} {verb} {level} risk: decide {them}."
     shown = sum(bool(row.assurance_needed) for row in picked)
     if shown:
-        verb, them = ("needs", "it by itself") if shown == 1 else ("need", "them one by one")
-        return f"{shown} {verb} whoever approves to show who they are: decide {them}."
+        verb, them = ("needs", "it on its own") if shown == 1 else ("need", "them one by one")
+        return f"{shown} {verb} the approver to show who they are: decide {them}."
     tools = {row.tool for row in picked}
     if len(tools) > 1:
         return f"They are calls of {len(tools)} tools: select those of one."
@@ -148,7 +148,7 @@ def alike(picked: Sequence[Approval]) -> str:
 
 
 def _decide(request: HttpRequest, user: User) -> HttpResponse:
-    """Each row by its own decision. What one refuses does not touch the others."""
+    """Decide each row by its own decision. A refusal of one does not affect the others."""
     filters, kind = Filters.read(request.POST), request.POST.get("type", "")
     items = [item for text in request.POST.getlist("item")[: MOST + 1] if (item := _read(text))]
     found = {row.pk: row for row in _visible(user).filter(pk__in=[item.approval_id for item in items])}
@@ -177,7 +177,7 @@ def _decide(request: HttpRequest, user: User) -> HttpResponse:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one request of a batch. `refused`: why it was not decided; `counts`: its decision stands."""
+    """What came of one request of a batch. `refused` says why it was not decided; `counts`: its decision stands."""
 
     approval: Approval
     standing: str
@@ -192,7 +192,7 @@ class Outcome:
 
 
 def _done(request: HttpRequest, user: User) -> HttpResponse:
-    """What came of each of the batch decided last, as it stands now."""
+    """What came of each request of the last batch, as it stands now."""
     kept = request.session["batch"]
     found = {str(row.pk): row for row in _picked(user, [key for key, _ in kept["results"]])}
     counting = Decision.objects.filter(user=user, approval__in=list(found), undone_at__isnull=True)
@@ -240,7 +240,7 @@ def _decide_one(item: Item, kind: str, words: str, user: User) -> actions.Refuse
 
 
 def _undo_one(key: str, user: User) -> str:
-    """Why a decision cannot be taken back; or an empty text, and it is."""
+    """Take a decision back. Returns why that was refused, or an empty text."""
     try:
         actions.undo_decision(uuid.UUID(key), user)
     except actions.Refused as refused:
@@ -254,7 +254,7 @@ def _visible(user: User) -> QuerySet[Approval]:
 
 
 def _picked(user: User, texts: Sequence[str]) -> list[Approval]:
-    """The requests that were ticked, in that order, as far as this person may see them."""
+    """The ticked requests, in that order, that this person may see."""
     wanted = list(dict.fromkeys(queue.read_ids(texts)))
     found = {row.pk: row for row in _visible(user).filter(pk__in=wanted)}
     return [found[key] for key in wanted if key in found]
@@ -262,7 +262,7 @@ def _picked(user: User, texts: Sequence[str]) -> list[Approval]:
 
 @dataclass(frozen=True)
 class Fact:
-    """One argument of a call: its name and value as the card shows them, and its whole value, to be compared."""
+    """One argument of a call: its name and value as the card shows them, and its whole value for comparing."""
 
     label: str
     words: str
@@ -274,10 +274,10 @@ class Fact:
 
 
 def _table(picked: Sequence[Approval], items: Sequence[Item]) -> dict[str, Any]:
-    """The arguments that differ as columns, those that do not as one line, in the words of the card."""
+    """The arguments that differ as columns and the others as one line, worded as on the card."""
     rows = [_facts(approval) for approval in picked]
     labels = {path: fact.label for row in rows for path, fact in row.items()}
-    # Two arguments of one label are told apart by where they are.
+    # Two arguments with the same label are told apart by their paths.
     twice = {label for label, count in Counter(labels.values()).items() if count > 1}
     labels = {path: f"{label} ({'.'.join(path)})" if label in twice else label for path, label in labels.items()}
     differing = [path for path in labels if len({row[path].whole if path in row else None for row in rows}) > 1]
@@ -293,7 +293,7 @@ def _table(picked: Sequence[Approval], items: Sequence[Item]) -> dict[str, Any]:
 
 
 def _facts(approval: Approval) -> dict[tuple[str, ...], Fact]:
-    """What a call would do with, by where it stands in the arguments. Secrets are masked there, and compared whole."""
+    """A call's arguments by path. Secrets are masked in the words but compared whole."""
     form = card.show(approval, None).form
     facts = {
         item.path: Fact(item.label, item.words or "not given", _whole(item.original))
@@ -310,7 +310,7 @@ def _whole(value: Any) -> str:
 
 
 def _read(text: str) -> Item | None:
-    """A row of the form as it comes back. What cannot be read decides nothing."""
+    """A row of the posted form. One that cannot be read decides nothing."""
     parts = text.split(":")
     try:
         approval_id, version, digest, decision_id = parts

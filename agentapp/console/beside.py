@@ -1,4 +1,4 @@
-"""What stands beside a request: its place in the queue, whom it asks, how requests like it ended, its history."""
+"""The column next to a request: its place in the queue, whom it asks, how similar requests ended, its history."""
 
 import statistics
 import uuid
@@ -14,19 +14,19 @@ from django.utils import timezone
 from agentapp import auth, starting
 from agentapp.console import card, judged, queue
 from agentapp.console.history import history
-from approvals import claims, comments, entitlement
+from approvals import comments, entitlement
 from approvals.models import Approval, Question
 from approvals.prepared import Given
 
 ALIKE = 20
 MAX_PEOPLE = 8
-# The queue's neighbours are looked up among this many; beyond it a place in the queue says nothing.
+# Neighbours in the queue are looked up among this many; beyond that, a place in the queue says nothing.
 NEIGHBOURS = 500
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a request stands in the queue of the person who looks at it. 0: not in it."""
+    """Where a request stands in its viewer's queue. 0: not in it."""
 
     number: int = 0
     total: int = 0
@@ -43,7 +43,7 @@ class Alike:
 
 
 def beside(approval: Approval, user: User, questions: Sequence[Question], all_comments: bool = False) -> dict[str, Any]:
-    """What stands in the right column: its place in the queue, its likes, its history, whom it asks."""
+    """The right column: the request's place in the queue, similar requests, its history, whom it asks."""
     most = None if all_comments else comments.SHOWN
     execution = card.execution_of(approval)
     run = execution.run if execution is not None else None
@@ -68,7 +68,7 @@ def beside(approval: Approval, user: User, questions: Sequence[Question], all_co
 
 
 def again_from(approval: Approval, user: User) -> int:
-    """The step from which this person may have a call that nobody decided proposed again, by a new run. 0: none."""
+    """The step from which this person may start a new run to propose an undecided call again. 0: none."""
     undecided = approval.state in (Approval.State.EXPIRED, Approval.State.WITHDRAWN)
     execution = card.execution_of(approval) if undecided else None
     run = execution.run if execution is not None else None
@@ -78,10 +78,10 @@ def again_from(approval: Approval, user: User) -> int:
 
 
 def people_asked(approval: Approval) -> dict[str, Any]:
-    """Who may decide. Over which channels they were told stands in the history."""
+    """Who may decide. The history shows the channels over which they were told."""
     if approval.state not in Approval.UNDECIDED:
         return {"people": [], "more_people": False}
-    people = claims.deciders(approval).order_by("first_name", "username")
+    people = entitlement.deciders_of(approval).order_by("first_name", "username")
     found = list(people[: MAX_PEOPLE + 1])
     return {"people": found[:MAX_PEOPLE], "more_people": len(found) > MAX_PEOPLE}
 
@@ -100,7 +100,7 @@ def place_of(approval: Approval, user: User) -> Place:
 
 
 def alike(approval: Approval, user: User) -> Alike | None:
-    """The last requests for the same tool that have ended, oldest first."""
+    """The last ended requests for the same tool, oldest first."""
     rows = _ALIKE.rows(user, tool=approval.tool, pk=approval.pk)
     if not rows:
         return None

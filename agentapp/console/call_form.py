@@ -1,4 +1,4 @@
-"""A call of a tool as a form that a person fills in: its arguments as fields, the secret ones typed unseen."""
+"""A tool call as a form to fill in: its arguments as fields, with hidden input for the secret ones."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ _SECRET = "secret."  # noqa: S105 - the beginning of a field's name
 
 @dataclass(frozen=True)
 class SecretField:
-    """An argument that is typed unseen, and is never on the page again."""
+    """An argument typed with hidden input and never shown on the page again."""
 
     name: str
     label: str
@@ -46,7 +46,7 @@ class Filled:
 
 
 def seen(tool: Tool, call: ToolExecution) -> Any:
-    """What this person may see of its arguments. What they post afterwards is their own."""
+    """What this person may see of the call's arguments. What they post afterwards is their own."""
     fields = lens.hidden([*tool.secret_fields, *call.secret_fields], [*tool.pii_fields, *call.pii_fields])
     return lens.seen(masked(call.args, fields), (), is_open=not lens.hidden((), ("any",)))
 
@@ -56,7 +56,7 @@ def filled(tool: Tool, begin: dict[str, Any], posted: QueryDict | None, *, check
     shown = posted if posted is not None and schema_form.SHOWN in posted else None
     form = schema_form.build(schema, begin, begin, secret=tool.secret_fields, posted=shown)
     for item in form.all_fields:
-        item.was, item.changed_words = None, ()  # nobody had proposed anything
+        item.was, item.changed_words = None, ()  # nobody has proposed anything
     arguments = dict(form.arguments)
     secrets = _secrets(tool, schema, posted, arguments, check=check)
     if check:
@@ -90,9 +90,9 @@ def _secrets(
 
 
 def _check(tool: Tool, form: SchemaForm, arguments: dict[str, Any]) -> None:
-    """Put what the schema finds wrong at the fields. What else is wrong with the call the rehearsal says."""
+    """Show what is wrong with each field. The rehearsal reports everything else."""
     if is_masked(arguments):
-        form.errors[""] = "Type what is masked anew: nothing that is masked is kept on the page."
+        form.errors[""] = "Type the masked values again: masked values are not kept on the page."
         return
     try:
         problems = check_arguments(tool.input_schema, arguments)
@@ -109,7 +109,7 @@ def _check(tool: Tool, form: SchemaForm, arguments: dict[str, Any]) -> None:
 
 
 def _open(schema: Any) -> Any:
-    """The schema without its locks: they keep approvers from changing a call, and here the call is made."""
+    """The schema without its locks. They keep approvers from changing a call; here the call is made."""
     if isinstance(schema, dict):
         return {name: _open(part) for name, part in schema.items() if name != "x-lock"}
     return [_open(part) for part in schema] if isinstance(schema, list) else schema

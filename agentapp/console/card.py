@@ -1,4 +1,4 @@
-"""What one request shows a person: the frozen card, what they may do about it, what became of it."""
+"""What one request shows a person: the frozen card, what they may do about it, and what became of it."""
 
 import json
 import uuid
@@ -31,20 +31,20 @@ OTHER = "Other"
 
 @dataclass(frozen=True)
 class Draft:
-    """What a person has typed about a request and not yet decided, with what they were shown."""
+    """What a person has typed about a request but not yet decided, and what they were shown."""
 
     decision_id: uuid.UUID
     version: int
     action_digest: str
     posted: QueryDict | None = None
-    # Instead of what was posted: the arguments it amounts to, on what waits now.
+    # Used instead of what was posted: the resulting arguments, applied to what waits now.
     arguments: dict[str, Any] | None = None
     message: str = ""
     stop_run: bool = False
     word: str = ""
 
 
-# Which effects are worth a badge, by the icon their tool gives them.
+# The effects that get a badge, by the icon their tool gives them.
 ACTS = {"money": "Moves money", "trash": "Deletes", "mail": "Contacts a person"}
 
 
@@ -59,17 +59,17 @@ class Shown:
     effects: list[dict[str, Any]]
     button: str
     edited: bool
-    # How many arguments differ from what waits, and not only from what the agent proposed.
+    # How many arguments differ from what waits now, not from what the agent proposed.
     own_changes: int = 0
     lines: list[Line] = field(default_factory=list)
-    # What holds something from outside.
+    # The arguments that contain something from outside.
     outside: list[str] = field(default_factory=list)
     # None: the tool is gone.
     tool: Tool | None = None
 
     @property
     def acts(self) -> list[tuple[str, str]]:
-        """What kinds of act its effects are, as icon and words: what people look for first."""
+        """The kinds of act among its effects, as icon and words: what people look for first."""
         icons = dict.fromkeys(str(effect.get("icon")) for effect in self.effects)
         return [(icon, ACTS[icon]) for icon in icons if icon in ACTS]
 
@@ -142,18 +142,18 @@ def context(approval: Approval, user: User, draft: Draft | None = None, in_run: 
 
 
 def _open_lens(user: User, right: Right | Refusal, mine: Decision | None) -> None:
-    """Whoever has a say in a request, or has had it, sees what it is about."""
+    """Show personal data to those who may decide on a request, or have decided on it."""
     if isinstance(right, Right) or (mine is not None and user.has_perm("approvals.decide_approval")):
         lens.show()
 
 
 def _open_to(approval: Approval, shown: Shown, user: User) -> dict[str, Any]:
-    """The kinds of decision a person has, and why not to approve the call as it waits, where others have to.
+    """The kinds of decision a person may take, and why others must approve the call if they may not.
 
-    What they change themselves they may leave for others to approve.
+    They may still change the call and leave the change for others to approve.
     """
     theirs = approval.risk in HIGH_RISKS and not shown.own_changes and user.pk in entitlement.editors(approval)
-    others = f"{entitlement.why_editor(approval, user.pk)}, so somebody else approves them." if theirs else ""
+    others = f"{entitlement.why_editor(approval, user.pk)}, so somebody else must approve them." if theirs else ""
     allowed = [kind for kind in approval.allowed_decisions if kind != DecisionType.APPROVE or not theirs]
     return {"allowed": allowed, "others_approve": others}
 
@@ -163,19 +163,19 @@ def _edit(approval: Approval, shown: Shown, given: list[Decision]) -> edits.Edit
 
 
 def _asked(approval: Approval, standing: str, questions: list[Question], user: User) -> dict[str, Any]:
-    """What people wanted to know first, what of it is open, and how long the clock stands for it."""
+    """The questions people asked first, which of them is open, and how long the clock is stopped for it."""
     question = next((q for q in questions if q.closed_at is None), None)
     return {
         "questions": questions,
         "question": question if standing == "pending" else None,
-        # The clock stands for the first question.
+        # The clock stops for the first question only.
         "clock_left": approval.expires_at - question.answer_by if question and question == questions[0] else None,
         "may_answer": to_answer(approval, questions, user),
     }
 
 
 def _how_far(approval: Approval, user: User, given: list[Decision], lender: User | None) -> dict[str, Any]:
-    """How many have approved of how many, as it stands for this person, and what the thresholds are, if it has any."""
+    """How many of how many people have approved, as it stands for this person, and the thresholds if there are any."""
     if not approval.terms:
         return {"approvals_given": len(approving(approval, given)), "approvals_needed": approval.approvals_needed}
     count = progress(approval, [(user.pk, lender.pk if lender is not None else None)])
@@ -190,7 +190,7 @@ def _how_far(approval: Approval, user: User, given: list[Decision], lender: User
 
 
 def _to_press(approval: Approval, shown: Shown, given: int, needed: int) -> dict[str, Any]:
-    """As which of how many people somebody would approve, and what that asks of them at high and critical risk."""
+    """This person's number among the approvers, and what high or critical risk asks of them."""
     number, wanted = _as_which(approval, shown, given, needed)
     return {
         "number": number,
@@ -201,9 +201,9 @@ def _to_press(approval: Approval, shown: Shown, given: int, needed: int) -> dict
 
 
 def _as_which(approval: Approval, shown: Shown, given: int, needed: int) -> tuple[int, int]:
-    """As which of how many people somebody would approve what is shown.
+    """This person's number among the approvers of what is shown, and how many are needed.
 
-    What they change nobody has approved yet; at high and critical risk they are none of those who have to: 0.
+    Nobody has approved their own changes yet. At high and critical risk an editor does not count as an approver: 0.
     """
     if not shown.own_changes:
         return given + 1, needed
@@ -211,12 +211,12 @@ def _as_which(approval: Approval, shown: Shown, given: int, needed: int) -> tupl
 
 
 def _word(approval: Approval, shown: Shown) -> str:
-    """What is typed to approve what is shown."""
+    """What must be typed to approve what is shown."""
     return confirming.word_of(approval, shown.tool, shown.form.arguments, shown.button)
 
 
 def standing_of(approval: Approval) -> str:
-    """Where a request stands, as people name it: the row's state, and after approval the call's."""
+    """Where a request stands, in people's words: the row's state, and after approval the call's state."""
     state = approval.state
     if state in Approval.UNDECIDED:
         return "pending" if approval.expires_at > timezone.now() else "expired"
@@ -231,12 +231,12 @@ def standing_of(approval: Approval) -> str:
 
 
 def _state_shown(approval: Approval, standing: str) -> str:
-    """The glyph and word of a standing: a held or taken request shows what was decided."""
+    """The glyph and word for a standing. A held or taken request shows what was decided."""
     return approval.state if standing in ("held", "taken") else standing
 
 
 def show(approval: Approval, posted: QueryDict | None, arguments: dict[str, Any] | None = None) -> Shown:
-    """The call and its words. Words for changed arguments are made anew from the tool's own templates."""
+    """The call and its words. The tool's own templates give the words for changed arguments."""
     current_text = approval.final_arguments_text or approval.arguments_text
     proposed, current = _arguments(approval.arguments_text), _arguments(current_text)
     current = current if arguments is None else arguments
@@ -262,10 +262,10 @@ def show(approval: Approval, posted: QueryDict | None, arguments: dict[str, Any]
 
 
 def carried_over(approval: Approval, draft: Draft) -> dict[str, Any] | None:
-    """What a person changed about a call that is no longer the one they saw, on the call that waits now.
+    """A person's changes to a call that has changed since, applied to the call that waits now.
 
-    What they left alone is not theirs: else somebody's edit would be undone without a word. None: it
-    cannot be told, or what they typed cannot be read.
+    Only what they changed is carried over; otherwise they would silently undo somebody else's edit. None if that
+    cannot be determined, or what they typed cannot be read.
     """
     seen = _seen(approval, draft.action_digest)
     tool = tool_of(approval)
@@ -295,7 +295,7 @@ def _seen(approval: Approval, digest: str) -> dict[str, Any] | None:
 
 
 def confirm_label(shown: Shown, number: int = 1, wanted: int = 1) -> str:
-    """What the second press of a high risk says: "Confirm refund of $214.50"."""
+    """The text of the second press of a high risk: "Confirm refund of $214.50"."""
     verb, _, rest = shown.title.partition(" ")
     place = f" as {number} of {wanted}" if number and wanted > 1 else ""
     if shown.button and rest.startswith(shown.button):
@@ -305,13 +305,13 @@ def confirm_label(shown: Shown, number: int = 1, wanted: int = 1) -> str:
 
 
 def tool_questions(tool: Tool | None) -> list[str]:
-    """What the tool's owner offers to ask."""
+    """The questions that the tool's owner offers."""
     offered = tool.questions if tool is not None else []
     return [text for text in offered if isinstance(text, str)][:MAX_OFFERED]
 
 
 def claim_of(approval: Approval) -> Claim | None:
-    """Who looks after a request that waits, as far as it counts."""
+    """Who looks after a waiting request, if that claim still counts."""
     claim: Claim | None = getattr(approval, "claim", None)
     counts = claim is not None and approval.state in Approval.UNDECIDED
     return claim if counts and (claim.until is None or claim.until > timezone.now()) else None  # type: ignore[union-attr]
@@ -322,7 +322,7 @@ def _is_mine(claim: Claim, user: User) -> bool:
 
 
 def questions_of(approval: Approval) -> list[Question]:
-    """What was asked, oldest first. No query for a request nobody has asked anything about."""
+    """What was asked, oldest first. Needs no query if nobody has asked anything about the request."""
     if not getattr(approval, "was_asked", True):
         return []
     asked = questions_asked.about(approval).select_related("approval", "asker", "answerer")
@@ -330,7 +330,7 @@ def questions_of(approval: Approval) -> list[Question]:
 
 
 def to_answer(approval: Approval, questions: list[Question], user: User) -> Question | None:
-    """The first question that this person may answer in the agent's place."""
+    """The first question that this person may answer for the agent."""
     execution = execution_of(approval)
     if execution is None:
         return None
@@ -342,13 +342,13 @@ def current_digest(approval: Approval) -> str:
 
 
 def execution_of(approval: Approval) -> ToolExecution | None:
-    """The call a request is about. None when it has been set aside and asks anew under another request."""
+    """The call a request is about. None if it was set aside and asks again under another request."""
     execution: ToolExecution | None = getattr(approval, "execution", None)
     return execution
 
 
 def path_of(approval: Approval) -> tuple[lineage.Asker, ...]:
-    """The agents from the one a person started to the one that asks here. Empty: they are the same."""
+    """The agents from the one a person started to the one that asks. Empty if they are the same."""
     execution = execution_of(approval)
     run = execution.run if execution is not None else Run.objects.filter(pk=approval.run_id).first()
     return lineage.path_of(run) if run is not None and run.parent_id is not None else ()
@@ -362,12 +362,12 @@ def tool_of(approval: Approval) -> Tool | None:
 
 
 def rejections() -> tuple[str, ...]:
-    """The reasons a rejection offers; with the last, what was typed is the reason."""
+    """The reasons a rejection offers. With the last one, what was typed is the reason."""
     return (*settings.REJECTION_REASONS, OTHER)
 
 
 def preset(reason: str) -> str:
-    """The reason as the agent reads it, where it is one of those offered; empty where it is not, or is none."""
+    """The reason as the agent reads it, if it is one of those offered; otherwise empty."""
     return reason if reason in settings.REJECTION_REASONS else ""
 
 
@@ -377,7 +377,7 @@ def tool_unchanged(approval: Approval) -> bool:
 
 
 def outcome_text(approval: Approval) -> str:
-    """What came of the call, as text for people; shortened."""
+    """What came of the call, as shortened text for people."""
     execution = execution_of(approval)
     if execution is None or execution.state != ToolExecution.State.FINISHED:
         return ""

@@ -1,4 +1,4 @@
-"""The rows behind cards: the requests a person may see, with all that a card shows, in few queries."""
+"""The rows behind cards: the requests a person may see, with all that a card shows, in a few queries."""
 
 import uuid
 from typing import Any
@@ -34,7 +34,7 @@ def whole(approvals: QuerySet[Approval], user: User) -> QuerySet[Approval]:
 
 
 def _decisions(there_are: bool = True) -> "Prefetch[Any]":
-    """The decisions about requests, oldest first. No query where there are none."""
+    """The decisions about requests, oldest first. Needs no query if there are none."""
     given = Decision.objects.select_related("user", "on_behalf_of").order_by("decided_at")
     return Prefetch("decisions", given if there_are else given.none())
 
@@ -75,7 +75,7 @@ def visible_or_404(user: User, approval_id: uuid.UUID) -> Approval:
 
 
 def one(user: User, approval_id: uuid.UUID) -> Approval | None:
-    """A request with all that its card shows. None: there is none, or it is not for this person to see."""
+    """A request with all that its card shows. None if there is none, or this person may not see it."""
     approval = _CARDS.first(user, pk=approval_id)
     if approval is not None:
         prefetch_related_objects([approval], _decisions(approval.was_decided))  # type: ignore[attr-defined]
@@ -90,6 +90,6 @@ _CARDS = entitlement.Seen(_card)
 
 
 def note_shown(approval: Approval, user: User) -> None:
-    """Put down when somebody first had this request before them. `approval` comes from `whole`."""
+    """Record when somebody first saw this request. `approval` comes from `whole`."""
     if approval.state in Approval.UNDECIDED and not approval.was_shown:  # type: ignore[attr-defined]
         presence.shown(approval, user)

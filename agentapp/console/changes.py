@@ -1,9 +1,9 @@
-"""What was changed in the configuration: who changed which tool, rule or agent, when, and how it stood before."""
+"""What changed in the configuration: who changed which tool, rule or agent, when, and what it was before."""
 
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -22,25 +22,26 @@ from approvals import changes as made
 from approvals.changes import Field, Made, Wanted
 from approvals.digest import canonical, storable
 from approvals.models import Event
+from approvals.places import Place
 
 PAGE = 50
 MAX_CHARS = 120
 VIEW_RIGHT = "approvals.view_event"
-# A name that this many people have is nobody's in particular.
+# A name shared by more people than this does not identify anybody.
 MAX_PEOPLE = 100
 SINCE = {"24h": ("24 hours", timedelta(days=1)), "7d": ("7 days", timedelta(days=7)),
          "30d": ("30 days", timedelta(days=30)), "90d": ("90 days", timedelta(days=90))}  # fmt: skip
 KINDS = {
     "tool": ("Tool", "agentapp.Tool"),
     "rule": ("Rule", "approvals.Rule"),
-    "draft": ("Version of a rule", "approvals.RuleVersion"),
+    "draft": ("Rule version", "approvals.RuleVersion"),
     "agent": ("Agent", "agentapp.Agent"),
     "route": ("Route", "agentapp.Route"),
     "guideline": ("Guideline", "agentapp.Guideline"),
-    "relation": ("Relation of guidelines", "agentapp.GuidelineRelation"),
-    "overlap": ("Relation of tools", "agentapp.ToolRelation"),
+    "relation": ("Guideline relation", "agentapp.GuidelineRelation"),
+    "overlap": ("Tool relation", "agentapp.ToolRelation"),
     "variable": ("Context variable", "agentapp.ContextVariable"),
-    "source": ("Source of tools", "agentapp.ToolSource"),
+    "source": ("Tool source", "agentapp.ToolSource"),
     "channel": ("Channel", "approvals.Channel"),
     "webhook": ("Webhook", "agentapp.WebhookEndpoint"),
     "person": ("Person", "auth.User"),
@@ -48,11 +49,11 @@ KINDS = {
 }
 _WORDS = {table: word for word, table in KINDS.values()}
 _DID = {"created": "Created", "changed": "Changed", "deleted": "Deleted"}
-# So many fields are named in a row of the list.
+# How many fields a row of the list names.
 _NAMED = 3
-# What is written within this time by the same is one change.
+# Two writes by the same person within this time are one change.
 _TOGETHER = timedelta(seconds=2)
-# What changes with every change says nothing.
+# These change with every change, so they say nothing.
 _SILENT = ("id", "updated_at", "created_at")
 
 
@@ -67,12 +68,12 @@ class Line:
     kind: str
     about: str
     version: Made | None = None
-    """Of a rule: the version that was made with it."""
+    """For a rule: the version that was made with it."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """One field of a change. `lines` compares a long one; it is empty where before and after stand in a line."""
+    """One field of a change. `lines` compares long values; it is empty where before and after fit on one line."""
 
     field: Field
     lines: Sequence[differences.Line] = ()
@@ -80,7 +81,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Filters:
-    """What the list is narrowed to, as it was typed. Empty: everything."""
+    """What the list is narrowed to, as typed. Empty: everything."""
 
     kind: str = ""
     name: str = ""
@@ -112,11 +113,11 @@ class Filters:
 
 @require_safe
 def changes(request: HttpRequest) -> HttpResponse:
-    """The list, the latest first. `from` names the change after which the page begins."""
+    """The list, latest first. `from` names the change after which the page begins."""
     _may_view(request)
     filters = Filters.read(request)
     try:
-        before = _place(request.GET["from"]) if request.GET.get("from") else None
+        before = Place.read(request.GET["from"]) if request.GET.get("from") else None
     except ValueError:
         return HttpResponseBadRequest("from names a place in the list; leave it out to begin at the top.")
     page = made.latest(filters.wanted, PAGE, before)
@@ -125,7 +126,7 @@ def changes(request: HttpRequest) -> HttpResponse:
         "filters": filters,
         "kinds": [(key, word) for key, (word, _) in KINDS.items()],
         "spans": [(key, word) for key, (word, _) in SINCE.items()],
-        "older": f"{page.older[0].isoformat()}_{page.older[1]}" if page.older else "",
+        "older": str(page.older or ""),
         "is_cut": page.is_cut,
         "before": before,
     }
@@ -134,7 +135,7 @@ def changes(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def change(request: HttpRequest, event_id: uuid.UUID) -> HttpResponse:
-    """One change, field by field: below its row, or on a page of its own."""
+    """One change, field by field: below its row, or on its own page."""
     _may_view(request)
     event = Event.objects.filter(pk=event_id, type__in=made.TYPES).first()
     if event is None:
@@ -154,37 +155,25 @@ def change(request: HttpRequest, event_id: uuid.UUID) -> HttpResponse:
 
 def _may_view(request: HttpRequest) -> None:
     if not signed_in(request).has_perm(VIEW_RIGHT):
-        raise Forbidden("Here stands who changed the configuration, and how it stood before.", VIEW_RIGHT)
-
-
-def _place(text: str) -> tuple[datetime, uuid.UUID]:
-    """Raises ValueError for what no list has written."""
-    written, _, key = text.partition("_")
-    moment = datetime.fromisoformat(written)
-    if moment.tzinfo is None:
-        raise ValueError("a place in the list has a time zone")
-    try:
-        return moment.astimezone(UTC), uuid.UUID(key)
-    except OverflowError as error:
-        raise ValueError("no change is as old or as young as that") from error
+        raise Forbidden("This page shows who changed the configuration, and what it was before.", VIEW_RIGHT)
 
 
 def _people(text: str) -> list[str]:
-    """The actors that a name may mean: people by any of their names, and what is no person by its own."""
+    """The actors that a name may mean: people by any of their names, others by their own."""
     named = Q(username__icontains=text) | Q(first_name__icontains=text) | Q(last_name__icontains=text)
     keys = User.objects.filter(named).order_by("pk").values_list("pk", flat=True)[:MAX_PEOPLE]
     return [*(f"user:{key}" for key in keys), text, text.lower()]
 
 
 def _lines(found: Sequence[Made]) -> list[Line]:
-    """With the names that people have now: one query."""
+    """The lines, with people's current names: one query."""
     keys = {one.actor.split(":")[1] for one in found if one.actor.startswith("user:")}
     people = User.objects.in_bulk([int(key) for key in keys if key.isdecimal()])
     return [_line(one, people) for one in found]
 
 
 def _folded(lines: list[Line]) -> list[Line]:
-    """A rule and the version that was written with it as one line."""
+    """Join a rule and the version that was written with it in one line."""
     found: list[Line] = []
     for line in lines:
         if found and _is_its_version(found[-1].made, line.made):
@@ -215,7 +204,7 @@ def _line(one: Made, people: Mapping[int, User]) -> Line:
 
 
 def _about(one: Made) -> str:
-    """Which fields a change is about, in a few words."""
+    """The fields that a change is about, in a few words."""
     if one.what != "changed":
         return ""
     named = [field.label for field in one.fields if field.name not in _SILENT]
@@ -234,7 +223,7 @@ def _shown(field: Field) -> Shown:
 
 
 def _where_it_is(found: Made, user: Any) -> str:
-    """Where the row is looked at today. Empty: it is gone, or not for this person to open."""
+    """The row's current address. Empty if it is gone, or this person may not open it."""
     if found.table == "agentapp.Tool" and user.has_perm("agentapp.view_tool"):
         name = Tool.objects.filter(pk=found.key).values_list("name", flat=True).first()
         return reverse("tool", args=[name]) if name else ""

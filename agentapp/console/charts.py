@@ -1,13 +1,13 @@
 """Figures as shapes: what a template draws as SVG. Pure; no HTML.
 
-Axes are HTML around the drawing, so text never scales. Series differ by dash or place as well as by hue.
+Axes are HTML around the drawing, so text never scales. Series differ by dash or position as well as by hue.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import ceil, floor, log2, log10
 
-# Of the drawing, whose sides are 100.
+# The length of the drawing's sides.
 SIDE = 100.0
 MOST_LINES = 7
 MOST_LABELS = 5
@@ -16,7 +16,7 @@ _GAP = 0.3
 
 @dataclass(frozen=True)
 class Series:
-    """Values from left to right. None: there is none, and the line is broken."""
+    """Values from left to right. None: no value, so the line breaks."""
 
     name: str
     hue: str
@@ -26,17 +26,17 @@ class Series:
 
 @dataclass(frozen=True)
 class Scale:
-    """Where a value stands between 0, the bottom, and 1; and the words of its lines, the highest first."""
+    """Where a value stands between 0, the bottom, and 1; and the labels of its lines, highest first."""
 
     place: Callable[[float], float]
     words: Sequence[str]
     factor: int = 0
-    """Of a scale by powers: how much more each line is than the one below."""
+    """On a scale by powers: how much more each line is than the one below."""
 
 
 @dataclass(frozen=True)
 class Lines:
-    """A chart of lines: each as (class, path), with the area below the first where it is filled."""
+    """A chart of lines, each as (class, path), with the area below the first if it is filled."""
 
     paths: list[tuple[str, str]]
     area: str
@@ -44,7 +44,7 @@ class Lines:
     y: Sequence[str]
     x: Sequence[str]
     dots: Sequence[tuple[str, str]] = ()
-    """What stands alone, as (class, path): a line needs two points."""
+    """Single points, as (class, path): a line needs two points."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,12 @@ class Columns:
     y: Sequence[str]
     x: Sequence[str]
     limit: str = ""
-    """How high the limit is, from the top in percent. Empty: there is none."""
+    """The limit's distance from the top, in percent. Empty: no limit."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar that lies: (class, x, width) of each of its parts, in percent; what it says, and where it leads."""
+    """One horizontal bar: (class, x, width) of each of its parts, in percent; its label and its link."""
 
     name: str
     parts: list[tuple[str, str, str]]
@@ -78,17 +78,17 @@ class Bar:
     value: str
     href: str = ""
     mark: str = ""
-    """Where a threshold stands, in percent. Empty: there is none."""
+    """Where a threshold stands, in percent. Empty: no threshold."""
     about: list[str] = field(default_factory=list)
 
 
 def counts(most: float) -> Scale:
-    """From nothing up, with lines at whole numbers."""
+    """From zero up, with lines at whole numbers."""
     return amounts(max(most, 1), lambda value: f"{value:g}", least_step=1)
 
 
 def amounts(most: float, words: Callable[[float], str], least_step: float = 0.01) -> Scale:
-    """From nothing up, with lines at round numbers."""
+    """From zero up, with lines at round numbers."""
     step = max(_round_step(max(most, least_step) / 4), least_step)
     top = step * max(1, ceil(most / step - 1e-9))
     lines = [top - step * number for number in range(round(top / step) + 1)]
@@ -96,7 +96,7 @@ def amounts(most: float, words: Callable[[float], str], least_step: float = 0.01
 
 
 def doubling(least: float, most: float, words: Callable[[float], str]) -> Scale:
-    """Each line is twice the one below, or four times and so on where that would be too many lines."""
+    """Each line is twice the one below, or four times and so on if there would be too many lines."""
     base, factor = (30.0 if least >= 30 else 1.0), 2
     while True:
         step = log2(factor)
@@ -110,12 +110,12 @@ def doubling(least: float, most: float, words: Callable[[float], str]) -> Scale:
     lines = [base * 2 ** (high - step * place) for place in range(number + 1)]
     named = [words(line) for line in lines]
     if least < lines[-1]:
-        named[-1] = f"≤ {named[-1]}"  # what is less stands there as well
+        named[-1] = f"≤ {named[-1]}"  # lower values are drawn there too
     return Scale(lambda value: (log2(max(value, 1) / base) - low) / (high - low), named, factor)
 
 
 def lines(series: Sequence[Series], scale: Scale, x: Sequence[str], *, filled: bool = False) -> Lines:
-    """A chart of one line or several on one scale."""
+    """A chart of one or several lines on one scale."""
     paths = [(f"s-{one.hue}{' dash' if one.dashed else ''}", _path(one.values, scale)) for one in series]
     area = ""
     if filled and series and len(series[0].values) > 1 and None not in series[0].values:
@@ -132,7 +132,7 @@ def columns(
     hrefs: Sequence[str] = (),
     limit: float | None = None,
 ) -> Columns:
-    """Columns of several parts, the first at the bottom. `parts`: hue and a value for each name."""
+    """Columns of several parts, the first at the bottom. `parts`: a hue, and a value for each name."""
     room = SIDE / max(len(names), 1)
     made = []
     for at in range(len(names)):
@@ -150,7 +150,7 @@ def columns(
 
 
 def bar(name: str, parts: Sequence[tuple[str, float]], most: float, words: str, value: str, **more: object) -> Bar:
-    """A bar beside others of one scale. `parts`: hue and value."""
+    """A bar among others on one scale. `parts`: hue and value."""
     left, drawn = 0.0, []
     for hue, number in parts:
         width = SIDE * number / most if most else 0.0
@@ -161,7 +161,7 @@ def bar(name: str, parts: Sequence[tuple[str, float]], most: float, words: str, 
 
 
 def thinned(labels: Sequence[str], most: int = MOST_LABELS) -> list[str]:
-    """As many labels as fit below a chart, evenly, the first and the last among them."""
+    """As many labels as fit below a chart, evenly spaced, including the first and the last."""
     if len(labels) <= most:
         return list(labels)
     last = len(labels) - 1
@@ -169,7 +169,7 @@ def thinned(labels: Sequence[str], most: int = MOST_LABELS) -> list[str]:
 
 
 def _path(values: Sequence[float | None], scale: Scale) -> str:
-    """A line through the values there are, without those that stand alone."""
+    """A line through the values, leaving out single points."""
     drawn, pen = [], "M"
     for at, value in enumerate(values):
         if value is None or _is_alone(values, at):
@@ -181,7 +181,7 @@ def _path(values: Sequence[float | None], scale: Scale) -> str:
 
 
 def _dots(values: Sequence[float | None], scale: Scale) -> str:
-    """The values that stand alone, as strokes without length: their round ends are dots."""
+    """The single points, as strokes without length: their round ends are dots."""
     alone = [at for at, value in enumerate(values) if value is not None and _is_alone(values, at)]
     return " ".join(f"M{_point(values, at, scale)}h0" for at in alone)
 
@@ -202,7 +202,7 @@ def _grid(scale: Scale) -> list[str]:
 
 
 def _round_step(rough: float) -> float:
-    """1, 2 or 5 times a power of ten, and no less."""
+    """1, 2 or 5 times a power of ten, at least `rough`."""
     power = 10.0 ** floor(log10(rough))
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
 

@@ -1,4 +1,4 @@
-"""One conversation: ask the agent, watch it, answer it, speak in its place."""
+"""One conversation: ask the agent, watch it, answer it, speak for it."""
 
 import uuid
 from typing import Any
@@ -23,7 +23,7 @@ _CONFLICTS = ("conversation_changed", "not_taken_over", "taken_over")
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def chat(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """The conversation of a run, or its part that moves. Posted, something is said in it."""
+    """The conversation of a run, or its live part. A post says something in it."""
     user = signed_in(request)
     run = _find(user, run_id)
     if request.method == "POST":
@@ -52,14 +52,14 @@ def stop(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         cancelled = actions.cancel_run(run_id, user)
         if cancelled.is_final:
             return "Stopped."
-        return "The agent stops before its next model or tool call. What is under way finishes."
+        return "The agent stops before its next model or tool call. The call under way finishes first."
 
     return act_on(request, run_id, cancel, "run_chat")
 
 
 @require_POST
 def take_over(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """Speak in the agent's place."""
+    """Speak for the agent."""
 
     def take(user: User) -> str:
         taken = actions.take_over_run(run_id, user)
@@ -82,11 +82,11 @@ def hand_back(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 
 def _say(request: HttpRequest, run: Run, user: User) -> HttpResponse:
-    """Say what was typed: as the customer, which begins a run, or in the agent's place."""
+    """Say what was typed: as the customer, which starts a run, or for the agent."""
     post = request.POST
     text, seen = post.get("text", ""), _number(post.get("version"))
     key = storable(post.get("request_key", "")[:100])
-    # Of a run without a conversation nobody has seen a version.
+    # Without a conversation there is no version to have seen.
     expected = seen if run.conversation is not None else None
     try:
         if with_masks(text):
@@ -120,7 +120,7 @@ def _context(request: HttpRequest, run: Run, found: talk.Talk) -> dict[str, Any]
     may_pause = auth.may_pause(user, under_way)
     braked = auth.brake(user, under_way) if may_pause and taken is None else ""
     held_back = takeover.held_back(user, taken) if taken is not None else ""
-    # The fragment that refreshes itself stands above the box, and leaves it alone.
+    # The fragment that refreshes itself is above the box and leaves it alone.
     boxed = not wants_part(request)
     return {
         "run": run,
@@ -142,7 +142,7 @@ def _context(request: HttpRequest, run: Run, found: talk.Talk) -> dict[str, Any]
 
 
 def _find(user: User, run_id: uuid.UUID) -> Run:
-    """The run, if this person may see it. Whether it exists is not told to others."""
+    """The run, if this person may see it. Others are not told whether it exists."""
     runs = auth.visible_runs(user).select_related("agent", "starter", "conversation", "parent", "taken_over_by")
     found = get_object_or_404(runs.annotate(has_marks=discretion.marks()), pk=run_id)
     discretion.note_marks(found.has_marks)  # type: ignore[attr-defined]

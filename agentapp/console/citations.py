@@ -1,7 +1,7 @@
-"""What a model claims, sentence by sentence, held against the evidence. Pure: text in, text out, never markup.
+"""A model's claims, sentence by sentence, compared with the evidence. Pure: text in, text out, never markup.
 
-A sentence cites what it names as [2]. One that says something concrete, as a number, an id, an address
-or a quotation, is looked up in the evidence; what stands nowhere in it has no support.
+A sentence cites evidence by number, as in [2]. If it contains something concrete, such as a number, an id, an
+address or a quotation, that is looked up in the evidence; without a match it has no support.
 """
 
 import re
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 MAX_CHARS = 20_000
-# What stands in brackets behind the full stop belongs to the sentence before it.
+# A bracketed reference after the full stop belongs to the sentence before it.
 _SENTENCE = re.compile(r"[^.!?\n]*(?:[.!?](?![\s\"”’)\]])[^.!?\n]*)*(?:[.!?]+[\"”’)\]]*(?:[ ]?\[\d{1,3}\])*|\n|$)\s*")
-# What a sentence rests on stands before its full stop.
+# Citations are placed before the full stop of their sentence.
 _STOPS, _CLOSING = ".!?", '"”’)]'
 _EXPLICIT = re.compile(r"\[(\d{1,3})\]")
 _QUOTED = re.compile(r"“([^“”\n]{3,200})”|\"([^\"\n]{3,200})\"|«([^«»\n]{3,200})»")
@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"[$€£]?(\d+(?:,\d{3})*(?:\.\d+)?|\d+\.\d+)%?")
 
 @dataclass(frozen=True)
 class Piece:
-    """A stretch of text, or the number of the evidence it rests on."""
+    """A piece of text, or the number of the evidence it rests on."""
 
     text: str
     cites: int = 0
@@ -32,14 +32,14 @@ class Piece:
 
 @dataclass(frozen=True)
 class Claim:
-    """One sentence in pieces. `unsupported`: it says something concrete that no evidence has."""
+    """One sentence in pieces. `unsupported`: it says something concrete that is in no evidence."""
 
     pieces: tuple[Piece, ...]
     unsupported: bool = False
 
 
 def claims_of(text: str, evidence: Mapping[int, str]) -> list[Claim]:
-    """The sentences of a text, with what supports each."""
+    """The sentences of a text, each with what supports it."""
     found = {number: _values(body) for number, body in evidence.items()}
     bodies = {number: _plain(body) for number, body in evidence.items()}
     return [_claim(sentence, found, bodies) for sentence in _sentences(text[:MAX_CHARS])]
@@ -82,7 +82,7 @@ def _claim(sentence: str, found: Mapping[int, frozenset[str]], bodies: Mapping[i
 
 
 def _values(text: str) -> frozenset[str]:
-    """What is concrete in a text, in one spelling each. Small whole numbers are not: they stand everywhere."""
+    """The concrete values of a text, each in one spelling. Small whole numbers do not count: they are everywhere."""
     plain = unicodedata.normalize("NFKC", text)
     values = {address.casefold().rstrip(".") for address in _ADDRESS.findall(plain)}
     for token in _TOKEN.findall(_ADDRESS.sub(" ", _EXPLICIT.sub(" ", plain))):

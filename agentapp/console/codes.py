@@ -1,7 +1,7 @@
-"""Codes of an authenticator app, each of which counts once for as long as it counts at all.
+"""Codes of an authenticator app, each accepted only once for as long as it is valid.
 
-allauth forgets a used code after the half minute it is shown for. It is taken a little earlier and later as well, for
-clocks that differ, so that whoever had seen it typed could have used it again.
+allauth forgets a used code after the half minute in which it is shown. But to allow for clocks that differ, it
+accepts the code a little earlier and later too, so anybody who saw it typed could have used it again.
 """
 
 from allauth.core.internal.cryptokit import normalize_user_code
@@ -17,7 +17,7 @@ class _Once(BaseAuthenticateForm):
     def clean_code(self) -> str:
         used = f"code-used:{self.user.pk}:{normalize_user_code(self.cleaned_data['code'])}"
         if cache.get(used):
-            check_rate_limit(self.user)  # it is one more try that has failed
+            check_rate_limit(self.user)  # this counts as another failed try
             raise get_adapter().validation_error("incorrect_code")
         code: str = super().clean_code()
         if self.authenticator.type == Authenticator.Type.TOTP:
@@ -30,4 +30,4 @@ class SignInCode(_Once, AuthenticateForm):
 
 
 class RenewalCode(_Once, ReauthenticateForm):
-    """Showing again who one is."""
+    """Showing again who you are."""

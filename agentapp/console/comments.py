@@ -1,4 +1,4 @@
-"""Comments on a request: what its people say to each other beside it."""
+"""Comments on a request: what people say to each other about it."""
 
 import uuid
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from approvals.comments import Posted
 
 @require_POST
 def comment(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
-    """Say something beside a request, and hear whom it could not be told."""
+    """Comment on a request, and learn who could not be told of it."""
     user = signed_in(request)
     found = card_rows.visible_or_404(user, approval_id)
     text = request.POST.get("text", "")
@@ -32,7 +32,7 @@ def comment(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 
 
 def _told(posted: Posted) -> str:
-    """Who hears of a comment, and who does not. A name that nobody has and one of a stranger read the same."""
+    """Who is told of a comment, and who is not. A name that nobody has and a stranger's name read the same."""
     heard = f"Told {_listed(posted.told)}. " if posted.told else ""
     unheard = f"Not told: {_listed(posted.untold)}, who may not see this request." if posted.untold else ""
     return (heard + unheard).strip()

@@ -1,4 +1,4 @@
-"""Two runs side by side, step by step: of one agent, or of two where both are mocked, as in evals."""
+"""Two runs side by side, step by step: of one agent, or of two if both runs are mocked, as in evals."""
 
 import re
 import uuid
@@ -20,13 +20,13 @@ from approvals import lens
 from approvals.masking import masked
 
 _REFERENCE = re.compile(r"(?:run_)?([0-9a-f]{6})", re.IGNORECASE)
-# Of the arguments that differ, as many are named.
+# How many of the differing arguments are named.
 MOST_NAMED = 12
 
 
 @dataclass(frozen=True)
 class Value:
-    """An argument that is not the same in both runs, as it may be shown."""
+    """An argument that differs between the two runs, as it may be shown."""
 
     name: str
     was: str
@@ -51,7 +51,7 @@ class Block:
 
 @require_safe
 def compare(request: HttpRequest) -> HttpResponse:
-    """`a` beside `b`: each the id of a run, or its reference. Without both, the form that asks for them."""
+    """`a` next to `b`, each the id of a run or its reference. Unless both are given, the form that asks for them."""
     user = signed_in(request)
     named = {name: request.GET.get(name, "").strip()[:100] for name in ("a", "b")}
     context: dict[str, object] = {"named": named}
@@ -62,10 +62,10 @@ def compare(request: HttpRequest) -> HttpResponse:
         missing = named["a"] if was is None else named["b"]
         context["problem"] = f"There is no run {missing!r}, or it is not for you to see."
         return render(request, "console/runs_compare.html", context, status=404)
-    # What two agents make of one situation is what evals ask. What they did in two situations says nothing.
+    # Evals compare two agents in one situation. Comparing two agents in two situations would say nothing.
     if was.agent_id != now.agent_id and not (was.is_mocked and now.is_mocked):
         named_both = f"{was.agent_snapshot['name']} and {now.agent_snapshot['name']}"
-        context["problem"] = f"These are runs of two agents, {named_both}. Only mocked runs of two are compared."
+        context["problem"] = f"These are runs of two agents, {named_both}. They are compared only if both are mocked."
         return render(request, "console/runs_compare.html", context, status=422)
     found = comparing.compare(was, now)
     blocks = [Block(step, [_line(call) for call in step.calls]) for step in found.steps]
@@ -84,7 +84,7 @@ def _run(user: User, text: str) -> Run | None:
     if short is not None:
         found = list(runs.filter(pk__iendswith=short[1])[:2])
         if len(found) > 1:
-            raise Http404("Several runs are called so. Give the id, as in the address of the page.")
+            raise Http404("Several runs have this reference. Give the id, as in the address of the page.")
         return found[0] if found else None
     try:
         return runs.filter(pk=uuid.UUID(text)).first()
@@ -107,7 +107,7 @@ def _arguments(call: ToolExecution) -> dict[str, object]:
 
 
 def _shown(call: ToolExecution, arguments: dict[str, object]) -> dict[str, object]:
-    """Without secrets and personal data, whoever looks: those are shown on the page of their run, on request."""
+    """Hide secrets and personal data from everybody: they can be revealed on the run's own page."""
     hidden = [*call.all_secret_fields, *call.all_pii_fields]
     shown: dict[str, object] = lens.seen(masked(arguments, hidden), (), is_open=False)
     return shown

@@ -1,4 +1,4 @@
-"""What is stopped, by people and by itself: kill switches and breakers."""
+"""What is stopped, by people or automatically: kill switches and breakers."""
 
 import uuid
 from typing import Any
@@ -15,7 +15,7 @@ from agentapp.models import Agent, Breaker, KillSwitch, Run, Tool
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def controls(request: HttpRequest) -> HttpResponse:
-    """Every switch and every breaker; posted, a switch is engaged."""
+    """Every switch and every breaker; a post engages a switch."""
     user = signed_in(request)
     if not auth.may_stop(user):
         raise Forbidden("Controls stop agents, tools or everything at once.", "agentapp.engage_killswitch")
@@ -26,7 +26,7 @@ def controls(request: HttpRequest) -> HttpResponse:
         engaged = actions.engage_switch(scope, key, request.POST.get("reason", ""), user)
     except actions.Refused as refused:
         return _refused(request, refused)
-    messages.success(request, f"{switches.describe(engaged)} No new model or tool call of what it covers starts.")
+    messages.success(request, f"{switches.describe(engaged)} No new model or tool call that it covers will start.")
     return redirect("switches")
 
 
@@ -37,7 +37,7 @@ def release(request: HttpRequest, switch_id: uuid.UUID) -> HttpResponse:
         woken = actions.release_switch(switch_id, signed_in(request), request.POST.get("note", ""))
     except actions.Refused as refused:
         return _refused(request, refused)
-    messages.success(request, f"Released. Runs that look again now: {woken}.")
+    messages.success(request, f"Released. Runs that check again now: {woken}.")
     return redirect("switches")
 
 
@@ -57,7 +57,7 @@ def reset(request: HttpRequest, breaker_id: uuid.UUID) -> HttpResponse:
 
 
 def held_by(run: Run) -> list[str]:
-    """What keeps a run that waits for a kill switch from going on, as sentences."""
+    """What keeps a run from going on while it waits for a kill switch, in sentences."""
     if run.waiting_for != Run.WaitingFor.SWITCH or run.is_final:
         return []
     return [switches.describe(switch) for switch in switches.holding(run)]

@@ -1,4 +1,4 @@
-"""Where a run's tokens and money went, by model, by tool and by step. From the rows the head is added up from."""
+"""Where a run's tokens and money went, by model, by tool and by step. Uses the rows that make up the head's totals."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from agentapp.trace_rows import CallFacts, StepFacts
 
 @dataclass(frozen=True)
 class Spent:
-    """What the calls of one model or tool, or one step, took. `share` of the whole cost, 0 to 1."""
+    """What one step, or all calls of one model or tool, took. `share` is of the whole cost, 0 to 1."""
 
     name: str
     calls: int = 1
@@ -31,7 +31,7 @@ class Spent:
 
 
 def by_model(line: Timeline) -> list[Spent]:
-    """One line for each model, the dearest first."""
+    """One line for each model, the most expensive first."""
     steps: dict[str, list[StepFacts]] = defaultdict(list)
     for one in line.told:
         steps[one.step.model].append(one.step)
@@ -39,7 +39,7 @@ def by_model(line: Timeline) -> list[Spent]:
 
 
 def by_tool(line: Timeline) -> list[Spent]:
-    """One line for each tool that was called, the dearest first."""
+    """One line for each tool that was called, the most expensive first."""
     calls: dict[str, list[tuple[CallFacts, bool, float]]] = defaultdict(list)
     for one in line.told:
         for call in one.calls:
@@ -53,7 +53,7 @@ def by_tool(line: Timeline) -> list[Spent]:
 
 
 def by_step(line: Timeline, first: int, last: int) -> list[Spent]:
-    """One line for each model call from first to last."""
+    """One line for each model call from `first` to `last`."""
     told = line.told[first - 1 : last]
     return [_of_steps(line_name, [one.step], line) for one in told if (line_name := one.step.model or "not named")]
 

@@ -5,11 +5,11 @@ from typing import Any
 from django.db.models import IntegerField, QuerySet, Subquery
 
 MOST_COUNTED = 999
-"""What a page says of more: 999+. To count on takes longer with each year, and nobody reads it."""
+"""Above this a page says 999+. Counting further takes longer every year, and nobody reads the number."""
 
 
 class CountOf(Subquery):
-    """How many rows a query has, as a part of another, and no more than just beyond MOST_COUNTED."""
+    """The number of rows of a query, as part of another query. Stops just above MOST_COUNTED."""
 
     template = "(SELECT COUNT(*) FROM (%(subquery)s) AS counted)"
     output_field = IntegerField()

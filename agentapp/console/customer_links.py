@@ -1,4 +1,4 @@
-"""Links for the customer of a conversation: making one, and taking back those that open it."""
+"""Links for the customer of a conversation: making one, and revoking those that open it."""
 
 import uuid
 from typing import Any
@@ -19,7 +19,7 @@ _HOURS = (1, 24, 24 * 7)
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def links(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """The links that open a run's conversation. A new one is shown once, to whoever made it."""
+    """The links that open a run's conversation. A new link is shown once, to the person who made it."""
     user = signed_in(request)
     runs = auth.visible_runs(user).select_related("agent", "conversation__agent").filter(conversation__isnull=False)
     run = get_object_or_404(runs, pk=run_id)

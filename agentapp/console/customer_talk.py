@@ -1,7 +1,7 @@
-"""The page of a customer: their conversation with an agent, by a link, without an account.
+"""A customer's page: their conversation with an agent, by a link, without an account.
 
-What it shows is `customer_view`'s and nothing else. Who is signed in here gets no more of it, but may get less: whoever
-made the link or asked for the run answers nothing in the customer's place.
+It shows what `customer_view` gives and nothing else. Staff who are signed in see no more, but may do less: the person
+who made the link or asked for the run cannot answer for the customer.
 """
 
 import uuid
@@ -24,30 +24,30 @@ from agentapp.models import CustomerLink, Run
 from approvals.digest import storable
 from approvals.models import Approval
 
-# What a customer reads where the sentence for staff would not help them.
+# What a customer reads where the sentence for staff would not help.
 _WORDS = {
     "forbidden": "This conversation cannot go on here. Please get in touch with us another way.",
     "unknown_agent": "This conversation cannot go on here. Please get in touch with us another way.",
-    "erased": "What was said here is erased, and cannot be gone on with. Please get in touch with us anew.",
+    "erased": "What was said here has been erased, so you cannot go on here. Please get in touch with us again.",
     "not_found": "This question is no longer open. Nothing was done.",
     "changed": "This question has changed meanwhile. Look at it again, then answer.",
     "action_changed": "This question has changed meanwhile. Look at it again, then answer.",
     "expired": "Time ran out before your answer. Nothing was done.",
     "already_decided": "This question has been answered or taken back already.",
-    "superseded": "This question has been asked anew. Look at it again, then answer.",
+    "superseded": "This question has been asked again. Look at it again, then answer.",
     "decision_id_reused": "This question has been answered or taken back already.",
-    "idempotency_key_reused": "This was sent from a page you had sent another message from. Send it again.",
-    "nothing_said": "Write first what it is about; then you can ask for a person.",
+    "idempotency_key_reused": "You have already sent another message from this page. Send this one again.",
+    "nothing_said": "First write what it is about; then you can ask for a person.",
 }
 
-# Who of the team has opened a link in this browser. It outlives their session: signing out makes nobody a customer.
+# Which team members opened a link in this browser. Outlives their session: signing out makes nobody a customer.
 _OPENED_BY = "opened_by"
 
 type View = Callable[..., HttpResponse]
 
 
 def _for_customers(view: View) -> View:
-    """A page that anybody may open who has its address, which therefore goes nowhere else."""
+    """A page that anybody with its address may open, so caches and search engines are kept away from it."""
 
     @wraps(view)
     def answered(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -61,7 +61,7 @@ def _for_customers(view: View) -> View:
 @_for_customers
 @require_http_methods(["GET", "HEAD", "POST"])
 def talk(request: HttpRequest, signed: str) -> HttpResponse:
-    """The conversation, or its part that moves. Posted, the customer says or answers something."""
+    """The conversation, or its live part. With a post, the customer says or answers something."""
     link = customer_links.find(signed)
     if link is None:
         return render(request, "console/customer_gone.html", {"unknown": True}, status=404)
@@ -81,7 +81,7 @@ def talk(request: HttpRequest, signed: str) -> HttpResponse:
 @_for_customers
 @require_safe
 def no_stream(request: HttpRequest, signed: str) -> HttpResponse:
-    """Reached only behind a WSGI server: under ASGI the stream answers before Django does."""
+    """Reached only under a WSGI server. Under ASGI the stream answers before Django does."""
     return HttpResponse("The live stream needs an ASGI server.", status=503, content_type="text/plain")
 
 
@@ -91,7 +91,7 @@ def _access(link: CustomerLink, opened_by: list[User]) -> Access:
 
 
 def _opened_by(request: HttpRequest) -> list[User]:
-    """Those of the team who have opened this link in this browser, now or before."""
+    """The team members who have opened this link in this browser, now or earlier."""
     noted = request.get_signed_cookie(_OPENED_BY, default="", salt=request.path) or ""
     keys = {int(key) for key in noted.split(",") if key}
     if request.user.is_authenticated:
@@ -100,7 +100,7 @@ def _opened_by(request: HttpRequest) -> list[User]:
 
 
 def _noted(response: HttpResponse, signed: str, access: Access) -> HttpResponse:
-    """An answer by which the browser remembers who of the team has opened this link in it."""
+    """Make the browser remember which team members have opened this link in it."""
     assert access.link is not None
     path = reverse("customer_talk", args=[signed])
     if access.opened_by:
@@ -118,7 +118,7 @@ def _noted(response: HttpResponse, signed: str, access: Access) -> HttpResponse:
 
 
 def _do(request: HttpRequest, access: Access) -> None:
-    """What was posted. Raises Refused."""
+    """Do what was posted. Raises Refused."""
     post = request.POST
     if post.get("do") == "person":
         customers.ask_for_person(access)
@@ -127,11 +127,11 @@ def _do(request: HttpRequest, access: Access) -> None:
             about, answer_id = uuid.UUID(post.get("about", "")), uuid.UUID(post.get("answer_id", ""))
             version = int(post.get("version", "")[:9])
         except ValueError as error:
-            raise actions.Refused("not_found", "This is no answer of this page.") from error
+            raise actions.Refused("not_found", "This answer does not come from this page.") from error
         answer = customers.Answer(answer_id, post["do"] == "yes", version, post.get("digest", ""))
         customers.confirm(access, about, answer)
     else:
-        # A key is anybody's text here: under the link's own name it repeats nobody else's.
+        # Anybody can choose this key. With the link's own name it cannot repeat anybody else's.
         key = storable(f"{access.via} {post.get('request_key', '')}"[:100])
         customers.write(access, post.get("text", ""), key=key)
 
@@ -146,7 +146,7 @@ def _page(request: HttpRequest, signed: str, access: Access, refused: actions.Re
         "agent": access.conversation.agent.name,
         "signed": signed,
         "request_key": uuid.uuid4(),
-        # One for each question: the page may be gone back to, and another one answered from it.
+        # One for each question: people may go back to the page and answer another question from it.
         "answer_id": uuid.uuid4,
         "refused": _WORDS.get(refused.code, refused.message) if refused else "",
         "text": request.POST.get("text", "") if refused else "",
@@ -159,7 +159,7 @@ def _page(request: HttpRequest, signed: str, access: Access, refused: actions.Re
 
 
 def _not_here(access: Access, view: customer_view.View) -> set[str]:
-    """Which of the questions are not answered in this browser."""
+    """The questions that cannot be answered in this browser."""
     if not access.opened_by or not view.asked:
         return set()
     asking = Approval.objects.filter(pk__in=[one.id for one in view.asked]).values_list("pk", "run_id")

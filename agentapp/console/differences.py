@@ -1,4 +1,4 @@
-"""Two texts of arguments compared line by line, secrets masked."""
+"""Two argument texts compared line by line, with secrets masked."""
 
 import difflib
 import json
@@ -10,7 +10,7 @@ from typing import Any
 from approvals.digest import parse
 from approvals.masking import masked, masked_beside
 
-# The real minus, as wide as a plus.
+# The real minus sign, as wide as a plus.
 MINUS = "\u2212"
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
 # Longer texts are compared by line only.
@@ -30,7 +30,7 @@ class Line:
 
 
 def pretty(text: str, secret: Sequence[str] = ()) -> str:
-    """Arguments as people read them, one value a line."""
+    """Arguments for people to read, one value per line."""
     return _pretty(masked(parse(text), secret))
 
 
@@ -39,20 +39,20 @@ def _pretty(value: Any) -> str:
 
 
 def differences(before: str, after: str, secret: Sequence[str] = ()) -> list[Line]:
-    """What one text of arguments has and another has not, with everything they share. Of a secret, that it changed."""
+    """Two argument texts compared, including what they share. For a secret, only the fact that it changed."""
     was, now = parse(before), parse(after)
     return of_texts(_pretty(masked(was, secret)), _pretty(masked_beside(now, was, secret)))
 
 
 def of_texts(before: str, after: str) -> list[Line]:
-    """Two plain texts line by line, with everything they share."""
+    """Two plain texts compared line by line, including what they share."""
     signs = {"-": MINUS, "+": "+", " ": " "}
     compared = difflib.ndiff(before.splitlines(), after.splitlines())
     return [Line(signs[line[0]], line[2:]) for line in compared if line[0] in signs]
 
 
 def changed_words(before: str, after: str) -> list[tuple[str, str]]:
-    """Two texts word by word, as (kind, words): del for what was left out, ins for what was put in, else empty."""
+    """Two texts word by word, as (kind, words). Kind: del for removed, ins for inserted, empty for kept."""
     one, two = _WORDS.findall(before), _WORDS.findall(after)
     if len(one) + len(two) > MAX_WORDS:
         return []

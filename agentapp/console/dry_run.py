@@ -1,4 +1,4 @@
-"""What a dry run said a call would change, and how it came out."""
+"""What a dry run predicted that a call would change, and what happened."""
 
 import json
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from approvals.models import Approval
 
 @dataclass(frozen=True)
 class Line:
-    """One thing a call would change. None: not said."""
+    """One thing a call would change. None: unknown."""
 
     name: str
     before: str | None
@@ -26,7 +26,7 @@ class Line:
 
 @dataclass(frozen=True)
 class DryRun:
-    """The lines, or why there are none. `unmeasured`: why nobody knows how it came out."""
+    """The lines, or why there are none. `unmeasured`: why the outcome is unknown."""
 
     lines: list[Line]
     unavailable: str = ""
@@ -46,7 +46,7 @@ class DryRun:
 
 
 def of(approval: Approval | None, execution: ToolExecution | None) -> DryRun | None:
-    """The dry run of what would run, or ran, under a request. None: its tool makes none."""
+    """The dry run of what would run, or did run, under a request. None: its tool has no dry run."""
     if execution is not None and execution.comparison is not None:
         kept = execution.comparison
         lines = masked_lines(kept["lines"], lens.hidden(execution.all_secret_fields, execution.all_pii_fields))
@@ -57,7 +57,7 @@ def of(approval: Approval | None, execution: ToolExecution | None) -> DryRun | N
 
 
 def read(text: str, hidden: Sequence[str]) -> DryRun | None:
-    """The dry run as `previews.take` wrote it, without what is hidden. None: the tool makes none."""
+    """The dry run as `previews.take` wrote it, without what is hidden. None: the tool has no dry run."""
     if not text:
         return None
     said = json.loads(text)

@@ -1,6 +1,4 @@
-"""What people have changed about a call that waits, or had the agent change: whoever approves it next reads what they
-approve.
-"""
+"""What people changed in a waiting call, or had the agent change, so that the next approver reads what they approve."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -23,7 +21,7 @@ ANOTHER = "another value"
 
 @dataclass(frozen=True)
 class Change:
-    """One argument that somebody changed, as the form names it: what the agent proposed, and what waits now."""
+    """One argument that somebody changed, named as in the form: what the agent proposed, and what waits now."""
 
     label: str
     was: str
@@ -32,7 +30,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Edit:
-    """Who changed a call that waits, and what of it. `more`: how many changes are not named."""
+    """Who changed a waiting call, and what they changed. `more`: how many changes are not named."""
 
     decision: Decision
     changes: list[Change]
@@ -40,7 +38,7 @@ class Edit:
 
 
 def of(approval: Approval, form: SchemaForm, given: Sequence[Decision]) -> Edit | None:
-    """The change that a request waits with. `form` shows the call as it waits; None: nobody has changed it."""
+    """The change in a waiting request. `form` shows the call as it waits; None: nobody has changed it."""
     decision = next((each for each in reversed(given) if each.type == DecisionType.EDIT), None)
     if decision is None or not approval.is_edited:
         return None
@@ -51,8 +49,8 @@ def of(approval: Approval, form: SchemaForm, given: Sequence[Decision]) -> Edit 
 
 
 def hands(approval: Approval, questions: Sequence[Question], reader: User) -> list[str]:
-    """Who had a hand in what waits without changing it themselves, where they may not approve it: a sentence for each
-    way they did. No query where nobody had.
+    """Who influenced the waiting call without editing it, and so may not approve it: a sentence for each way.
+    Needs no query if nobody did.
     """
     whole, parts = in_whole(approval), in_parts(approval)
     if approval.risk not in HIGH_RISKS or not whole | parts:
@@ -67,28 +65,28 @@ def hands(approval: Approval, questions: Sequence[Question], reader: User) -> li
         return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
     told = [
-        ("Proposed anew after {} asked.", askers),
-        ("It had been changed by {} before.", whole - askers),
-        ("Values in it stand in what {} said about an earlier call.", parts),
+        ("Proposed again after {} asked.", askers),
+        ("It had been changed by {} earlier.", whole - askers),
+        ("It contains values that {} gave about an earlier call.", parts),
     ]
     return [words.format(named(keys)) for words, keys in told if keys]
 
 
 def remaining_of(approval: Approval, changes: int, reader: User, lender: User | None) -> Remaining | None:
-    """Who is left to approve a request, with what its reader is changing about it. None: nobody has to stand back."""
+    """Who is left to approve a request, given its reader's changes. None: nobody has to stand back."""
     me = {reader.pk} | ({lender.pk} if lender is not None else set())
     return remaining.of(approval, me if changes else ())
 
 
 def _secrets(approval: Approval, form: SchemaForm) -> list[str]:
-    """The names of secret arguments that somebody has put in, in the words of the form where it has them."""
+    """The labels of secret arguments that somebody has put in, as in the form if it has them."""
     labels = {(each.name,): each.label for each in form.fixed} | {item.path: item.label for item in form.all_fields}
     was, now = parse(approval.arguments_text), parse(approval.final_arguments_text)
     return [labels.get(path, ".".join(path)) for path in changed_secrets(now, was, approval.secret_fields)]
 
 
 def _was(item: Field) -> str:
-    """What the agent proposed, in the words of the form."""
+    """What the agent proposed, worded as in the form."""
     was = item.was or "nothing"
     return f"{item.prefix}{was}" if was[:1].isdigit() and not was.startswith(item.prefix) else was
 

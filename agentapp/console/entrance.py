@@ -1,6 +1,6 @@
-"""How people come in, whichever way: allauth asks these three adapters, and every answer is in the ledger.
+"""How people sign in, in whatever way: allauth asks these three adapters, and every answer goes into the ledger.
 
-Nobody signs up here. A person is let in, turned away or locked out, and none of it says whether a name exists.
+Nobody signs up here. A person is let in, turned away or locked out, and no answer reveals whether a name exists.
 """
 
 import base64
@@ -29,27 +29,27 @@ from agentapp.renewed import has_provider_alone, is_anew, renew_last, was_asked
 from approvals import ledger
 from approvals.digest import storable
 
-# What was typed as a name may be a password in the wrong field: enough to recognise a person by.
+# A name field may contain a password typed there by mistake: keep only enough to recognise a person.
 NAME_KEPT = 40
-# What a provider says about a failure is read by people, once.
+# A provider's words about a failure are read by people, once.
 SAID_KEPT = 300
-# Says that this browser was signed in, and since when: for the words on the sign-in page and for nothing else.
+# Says since when this browser was signed in. Used only for the words on the sign-in page.
 SIGNED_IN_COOKIE = "signed_in_at"
 _REMEMBERED_SECONDS = 30 * 24 * 3600
-# In what is known of a way through a provider: it began in a session of the one whom it leads to.
+# Set in the state of a provider sign-in that began in the session of the person it leads to.
 _RENEWS = "renews"
 _METHODS = {"webauthn": "passkey", "totp": "totp", "recovery_codes": "recovery_code"}
 
 
 def methods(request: HttpRequest, user: User) -> list[str]:
-    """By what this session has shown that it is this person's, in the order it did."""
+    """The ways in which this session has shown that it belongs to this person, in order."""
     named = [_method(record) for record in get_authentication_records(request, user)]
-    # The last of each counts: what was shown anew stands at the end.
+    # Keep the last of each method: one that was renewed comes at the end.
     return list(reversed(dict.fromkeys(reversed(named))))
 
 
 def record_failure(name: str, by: str, **more: Any) -> None:
-    """Write a sign-in that failed. An unknown name is left out: people type passwords into the wrong field."""
+    """Record a failed sign-in. Leaves out an unknown name: people type passwords into the wrong field."""
     kept = storable(name)[:NAME_KEPT]
     known = bool(kept) and User.objects.filter(username=kept).exists()
     with ledger.transaction():
@@ -71,22 +71,22 @@ class AccountAdapter(DefaultAccountAdapter):
         return False
 
     def add_message(self, request: HttpRequest, level: int, *args: Any, **kwargs: Any) -> None:
-        """The pages say what happened, in their own words."""
+        """Do nothing: the pages say what happened, in their own words."""
 
     def is_safe_url(self, url: str) -> bool:
-        """This host and no other, whatever else is served beside it."""
+        """Only this host, whatever else is served next to it."""
         return url_has_allowed_host_and_scheme(url, {self.request.get_host()}, self.request.is_secure())
 
     def get_client_ip(self, request: HttpRequest) -> str:
-        """Of IPv4 as such, also where a socket of IPv6 took it: what those are counted by is the same for all of it."""
+        """The address. IPv4 over an IPv6 socket is given as IPv4: else all of it would count as one IPv6 prefix."""
         address = ipaddress.ip_address(super().get_client_ip(request))
         return str(getattr(address, "ipv4_mapped", None) or address)
 
     def _get_login_attempts_cache_key(self, request: HttpRequest, **credentials: Any) -> str:
         """The name alone, in any spelling that finds the same person.
 
-        allauth takes the `Host` of the request too, which whoever tries passwords may choose: a port is as good as
-        a host of its own. Databases compare in capitals, in which some letters of other alphabets are s or i.
+        allauth also uses the request's `Host`, which an attacker may choose: a different port is enough to count as
+        another host. Databases compare in capitals, where some letters of other alphabets become S or I.
         """
         name = str(credentials.get("email", credentials.get("username", "")))
         return name.upper().lower()
@@ -94,7 +94,7 @@ class AccountAdapter(DefaultAccountAdapter):
     def authenticate(self, request: HttpRequest, **credentials: Any) -> Any:
         user = super().authenticate(request, **credentials)
         if user is not None and not user.is_active:
-            # The right password of an account that is switched off is answered like a wrong one.
+            # The right password of a disabled account is answered like a wrong one.
             self.authentication_failed(request, **credentials)
             return None
         return user
@@ -113,7 +113,7 @@ class AccountAdapter(DefaultAccountAdapter):
         return answer
 
     def login(self, request: HttpRequest, user: Any) -> None:
-        """One transaction: nobody is signed in without the event that says so."""
+        """One transaction: nobody is signed in without the event that records it."""
         by = methods(request, user)
         with ledger.transaction():
             super().login(request, user)
@@ -129,7 +129,7 @@ class AccountAdapter(DefaultAccountAdapter):
         return response
 
     def get_reauthentication_methods(self, user: Any) -> list[dict[str, Any]]:
-        """One page for all of them."""
+        """One page for all methods."""
         return [{"id": "reauthenticate", "description": "", "url": resolve_url("reauthenticate")}]
 
 
@@ -138,15 +138,15 @@ class MfaAdapter(DefaultMFAAdapter):
 
     error_messages = {
         **DefaultMFAAdapter.error_messages,
-        "incorrect_code": "That did not match. Codes count for about a minute, and each for one use.",
+        "incorrect_code": "That did not match. Codes are valid for about a minute, and each works once.",
     }
 
     def encrypt(self, text: str) -> str:
-        """What an app shares with us is useless to whoever reads the table alone."""
+        """Encrypt an app's secret, so that the table alone is useless to a thief."""
         return _ciphers().encrypt(text.encode()).decode()
 
     def decrypt(self, encrypted_text: str) -> str:
-        """With another SECRET_KEY than it was made with it opens nothing, and a code of it is a wrong one."""
+        """Under a different SECRET_KEY a secret cannot be decrypted, so its codes count as wrong."""
         try:
             return _ciphers().decrypt(encrypted_text.encode()).decode()
         except InvalidToken as error:
@@ -164,13 +164,13 @@ class MfaAdapter(DefaultMFAAdapter):
 
 
 class SingleSignOnAdapter(DefaultSocialAccountAdapter):
-    """People whom a provider vouches for. They must have an account here, with the address the provider has checked."""
+    """People whom a provider vouches for. They must have an account here with the address the provider verified."""
 
     def is_open_for_signup(self, request: HttpRequest, sociallogin: Any) -> bool:
         return False
 
     def pre_social_login(self, request: HttpRequest, sociallogin: Any) -> None:
-        """Whose identity it is. To somebody who is signed in and has no other way to show it, that shows it anew."""
+        """Find whose identity it is. For a signed-in person with no other way, it also renews their sign-in."""
         if not sociallogin.is_existing:
             self._connect(request, sociallogin)
         if request.user == sociallogin.user and (asked := was_asked(request)) is not None:
@@ -178,7 +178,7 @@ class SingleSignOnAdapter(DefaultSocialAccountAdapter):
             sociallogin.state[_RENEWS] = has_provider_alone(sociallogin.user)
 
     def _demand_anew(self, request: HttpRequest, sociallogin: Any, asked: float) -> None:
-        """Say so where the provider let somebody through by what it remembers, or does not say that it did not."""
+        """Refuse if the provider did not ask the person to sign in again, or does not say that it did."""
         app, token = sociallogin.provider.app, sociallogin.account.extra_data.get("id_token") or {}
         told = token.get("auth_time")
         if is_anew(told, asked) or (told is None and app.settings.get("trust_renewal")):
@@ -189,9 +189,9 @@ class SingleSignOnAdapter(DefaultSocialAccountAdapter):
         raise ImmediateHttpResponse(_refused(request, context, 403))
 
     def _connect(self, request: HttpRequest, sociallogin: Any) -> None:
-        """Tie a new identity to the one account that has its checked address, or say that there is none."""
+        """Tie a new identity to the one account with its verified address, or say that there is none."""
         provider = sociallogin.provider
-        # Some providers say it as text, and "false" is a text as well.
+        # Some providers send it as text, and the text "false" would count as true.
         addresses = {each.email for each in sociallogin.email_addresses if each.verified in (True, "true")} - {""}
         addresses = _as_written(addresses, sociallogin.account.extra_data)
         found = [user for address in addresses for user in _people_of(address)]
@@ -208,7 +208,7 @@ class SingleSignOnAdapter(DefaultSocialAccountAdapter):
     def on_authentication_error(
         self, request: HttpRequest, provider: Any, error: Any = None, exception: Any = None, extra_context: Any = None
     ) -> None:
-        """Show what the provider says. It is text from outside, and stays text."""
+        """Show what the provider says. It is text from outside and stays text."""
         said = request.GET.get("error_description") or request.GET.get("error") or _reason(exception)
         said = storable(said)[:SAID_KEPT]
         record_failure("", f"sso:{provider.app.provider_id}", reason=str(error or "unknown")[:40])
@@ -216,7 +216,7 @@ class SingleSignOnAdapter(DefaultSocialAccountAdapter):
 
 
 def minutes_locked(request: HttpRequest, name: str) -> int:
-    """For how many more minutes nobody is let in under this name, or from this address. 0: they are."""
+    """For how many more minutes nobody may sign in under this name or from this address. 0: not locked."""
     now, longest = time.time(), 0.0
     key = AccountAdapter(request)._get_login_attempts_cache_key(request, username=name)
     for rate in ratelimit.get_rates(app="allauth.account", action="login_failed"):
@@ -228,14 +228,14 @@ def minutes_locked(request: HttpRequest, name: str) -> int:
 
 
 def may_ask_for_passkey(request: HttpRequest) -> bool:
-    """Whether this address has not asked too often what a passkey is to answer. Counts it."""
+    """Whether this address has not asked for too many passkey challenges. Counts this one."""
     return bool(ratelimit.consume(request, app="allauth.account", action="passkey_options", limit_get=True))
 
 
 def too_many(request: HttpRequest) -> HttpResponse | None:
-    """The answer to an address that comes too often by a way other than a password. Counts it.
+    """The answer to an address that tries too often in ways other than a password. Counts this try.
 
-    Each way through a provider begins a session, and what fails is on record: of whoever asks.
+    Every try through a provider starts a session, and its failures are recorded, whoever makes it.
     """
     answer: HttpResponse | None = ratelimit.consume_or_429(
         request, app="allauth.account", action="other_ways", limit_get=True
@@ -244,19 +244,19 @@ def too_many(request: HttpRequest) -> HttpResponse | None:
 
 
 def is_locked(errors: list[ValidationError]) -> bool:
-    """Whether a form was refused because too many tries had failed."""
+    """Whether a form was refused because of too many failed tries."""
     return any(error.code in ("too_many_login_attempts", "rate_limited") for error in errors)
 
 
 def _as_written(addresses: set[str], told: dict[str, Any]) -> set[str]:
-    """Addresses as the provider wrote them: small letters, which we are given, are alike for letters that are not."""
+    """Addresses as the provider wrote them. allauth lowercases them, which can make different letters equal."""
     claims = [told, *(each for each in told.values() if isinstance(each, dict))]
     written = {str(each["email"]) for each in claims if each.get("email")}
     return {found for address in addresses for found in ({w for w in written if w.lower() == address} or {address})}
 
 
 def _people_of(address: str) -> list[User]:
-    """Whose address this is. Databases fold letters as they like: two that only look alike are not the same."""
+    """Whose address this is. Databases may treat different letters as equal; addresses that only look alike differ."""
     alike = User.objects.filter(email__iexact=address).order_by("pk")[:10]
     return [user for user in alike if user.email == address or (address + user.email).isascii()]
 
@@ -279,7 +279,7 @@ def _method(record: dict[str, Any]) -> str:
 
 
 def _reason(exception: Any) -> str:
-    return str(exception) if exception else "The answer did not belong to a sign-in that was begun here."
+    return str(exception) if exception else "The answer did not belong to a sign-in that began here."
 
 
 def _refused(request: HttpRequest, context: dict[str, Any], status: int) -> HttpResponse:

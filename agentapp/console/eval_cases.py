@@ -1,4 +1,4 @@
-"""Cases of evals: what one says, changing it, and making one of a run that has happened."""
+"""Eval cases: showing one, changing it, and making one from a run."""
 
 import uuid
 from typing import Any
@@ -37,7 +37,7 @@ SKETCH: dict[str, Any] = {
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def case(request: HttpRequest, suite: str, name: str) -> HttpResponse:
-    """One case as it is written, with what came of it last; posted, as it is to be."""
+    """One case as it is written, with its latest results. A post replaces its text."""
     may_view(request)
     row = get_object_or_404(EvalCase.objects.select_related("suite", "made_of"), suite__name=suite, name=name)
     user = signed_in(request)
@@ -54,7 +54,7 @@ def case(request: HttpRequest, suite: str, name: str) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def new(request: HttpRequest, suite: str) -> HttpResponse:
-    """A case from scratch: a text to begin with; posted, it is kept in the suite."""
+    """A case from scratch: a sketch to begin with. A post keeps it in the suite."""
     may_view(request)
     found, user = get_object_or_404(EvalSuite, name=suite), signed_in(request)
     if not evaluating.may_write(user):
@@ -72,7 +72,7 @@ def new(request: HttpRequest, suite: str) -> HttpResponse:
 
 @require_POST
 def remove(request: HttpRequest, suite: str, name: str) -> HttpResponse:
-    """Delete a case that somebody has written."""
+    """Delete a case that somebody wrote."""
     may_view(request)
     row = get_object_or_404(EvalCase.objects.select_related("suite", "made_of"), suite__name=suite, name=name)
     try:
@@ -88,12 +88,12 @@ def remove(request: HttpRequest, suite: str, name: str) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def of_run(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """Make a case of a run: a draft that goes as the run went, to be looked through and kept in a suite."""
+    """Make a case from a run: a draft that goes as the run went, to be checked and kept in a suite."""
     may_view(request)
     user = signed_in(request)
     run = get_object_or_404(auth.visible_runs(user).select_related("agent"), pk=run_id)
     if not user.has_perm(WRITE_RIGHT):
-        raise Forbidden("A case of a run keeps what that run was given and what its tools said.", WRITE_RIGHT)
+        raise Forbidden("A case made from a run keeps what that run was given and what its tools said.", WRITE_RIGHT)
     context: dict[str, Any] = {
         "run": run,
         "problem": evaluating.hindrance_of(run),
@@ -126,7 +126,7 @@ def _shown(row: EvalCase, user: User) -> dict[str, Any]:
 
 
 def _sketch(suite: EvalSuite) -> str:
-    """A case to begin with, of the agent that the suite was about last."""
+    """A case to begin with, for the agent of the suite's latest case."""
     agent = suite.cases.order_by("-created_at").values_list("agent", flat=True).first()
     agent = agent or Agent.objects.filter(enabled=True).order_by("name").values_list("name", flat=True).first()
     return files.written({**SKETCH, "agent": agent or "the-name-of-an-agent"})
@@ -137,7 +137,7 @@ def _suites() -> list[str]:
 
 
 def _results(row: EvalCase) -> list[tuple[EvalResult, str]]:
-    """What came of the case in the latest evals of its suite."""
+    """The results of the case in the latest evals of its suite."""
     found = EvalResult.objects.filter(eval_run__suite=row.suite_id, case=row.name).select_related("eval_run", "run")
     shown = found.defer("observed", "eval_run__planned", "eval_run__metrics", "eval_run__versions")
     return [(result, HUES.get(result.verdict, "")) for result in shown.order_by("-created_at")[:LATEST]]
@@ -155,5 +155,5 @@ def _told(refused: files.FilesRefused | Refused) -> dict[str, Any]:
 
 
 def _name_of(run: Run) -> str:
-    """Not of its words: the names of cases stay when those are erased."""
+    """Do not use the run's words: case names remain when those are erased."""
     return f"run-{run.id.hex[-6:]}"

@@ -1,4 +1,4 @@
-"""Evals: the suites there are, what came of running them, and two evals side by side."""
+"""Evals: the suites, the results of running them, and two evals side by side."""
 
 import uuid
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ HUES = {"passed": "ok", "failed": "bad", "skipped": "wait", "regressed": "bad", 
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of an eval as it is shown. `between`: where a share lies."""
+    """One figure of an eval as the page shows it. `about`: a share's counts and interval, or a sum's median."""
 
     name: str
     value: str
@@ -43,7 +43,7 @@ NO_FIGURE = Figure("", "-", "not counted")
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def suites(request: HttpRequest) -> HttpResponse:
-    """Every suite, with what came of it last; posted, another begins."""
+    """Every suite with its latest result. A post starts a new suite."""
     may_view(request)
     user = signed_in(request)
     context: dict[str, Any] = {}
@@ -66,7 +66,7 @@ def suites(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def suite(request: HttpRequest, suite: str) -> HttpResponse:
-    """One suite: its cases, the evals of it, and the form that starts another."""
+    """One suite: its cases, its evals, and the form that starts another eval."""
     may_view(request)
     return _suite(request, get_object_or_404(EvalSuite, name=suite))
 
@@ -77,7 +77,7 @@ def start(request: HttpRequest, suite: str) -> HttpResponse:
     may_view(request)
     found, user, post = get_object_or_404(EvalSuite, name=suite), signed_in(request), request.POST
     if not auth.may_mock(user):
-        raise Forbidden("Running evals begins runs of agents, with tools that are mocked.", RUN_RIGHT)
+        raise Forbidden("Running evals starts runs of agents with mocked tools.", RUN_RIGHT)
     try:
         baseline = evaluating.find_eval(post["baseline"]) if post.get("baseline") else None
         made = evaluating.start_eval(
@@ -98,7 +98,7 @@ def start(request: HttpRequest, suite: str) -> HttpResponse:
 
 @require_safe
 def eval_run(request: HttpRequest, eval_run_id: Any) -> HttpResponse:
-    """What came of an eval so far: its figures, and each case with why it failed."""
+    """The results of an eval so far: its figures, and each case with why it failed."""
     may_view(request)
     found = _find(eval_run_id)
     outcomes = runner.outcomes(found)
@@ -129,7 +129,7 @@ def cancel(request: HttpRequest, eval_run_id: Any) -> HttpResponse:
 
 @require_safe
 def comparison(request: HttpRequest, eval_run_id: Any, other_id: Any) -> HttpResponse:
-    """An eval beside an earlier one, case by case, the worst first."""
+    """An eval next to an earlier one, case by case, the worst first."""
     may_view(request)
     after, before = _find(eval_run_id), _find(other_id)
     try:
@@ -153,9 +153,9 @@ def comparison(request: HttpRequest, eval_run_id: Any, other_id: Any) -> HttpRes
 
 
 def may_view(request: HttpRequest) -> None:
-    """Raises Forbidden for who may not look at evals."""
+    """Raises Forbidden for a person who may not look at evals."""
     if not signed_in(request).has_perm(VIEW_RIGHT):
-        raise Forbidden("Here stands how agents did in situations that were written down.", VIEW_RIGHT)
+        raise Forbidden("This page shows how agents did in situations that were written down.", VIEW_RIGHT)
 
 
 def figures(metrics: dict[str, Any]) -> list[Figure]:
@@ -168,7 +168,7 @@ def figures(metrics: dict[str, Any]) -> list[Figure]:
                 about = f"{value['part']} of {value['whole']}, {value['low']:.0%} to {value['high']:.0%}"
                 found.append(Figure(word, f"{value['value']:.1%}", about))
             else:
-                found.append(Figure(word, "-", "nothing to look at"))
+                found.append(Figure(word, "-", "nothing to measure"))
         elif isinstance(value, dict):
             spread = (
                 "" if value["p50"] is None else f"median {_short(value['p50'])}, 95th percentile {_short(value['p95'])}"
@@ -180,13 +180,13 @@ def figures(metrics: dict[str, Any]) -> list[Figure]:
 
 
 def beside(was: dict[str, Any], now: dict[str, Any]) -> list[tuple[str, Figure, Figure]]:
-    """The figures of two evals by their names. One that only one of them has stands beside nothing."""
+    """The figures of two evals by name. A figure that only one of them has is compared with an empty one."""
     before, after = ({figure.name: figure for figure in figures(each)} for each in (was, now))
     return [(name, before.get(name, NO_FIGURE), after.get(name, NO_FIGURE)) for name in {**after, **before}]
 
 
 def existing(suite_id: Any) -> set[str]:
-    """The names of a suite's cases that there still are, which a page can link to."""
+    """The names of a suite's cases that still exist, which a page can link to."""
     return set(EvalCase.objects.filter(suite=suite_id).values_list("name", flat=True))
 
 
@@ -198,7 +198,7 @@ def _key(text: str) -> uuid.UUID | None:
 
 
 def _short(value: float) -> str:
-    """A number of at most four digits behind the point, without noughts at its end."""
+    """A number with at most four decimals, without trailing zeros."""
     return f"{value:.4f}".rstrip("0").rstrip(".")
 
 
@@ -222,13 +222,13 @@ def _suite(request: HttpRequest, found: EvalSuite, refused: str = "", status: in
     return render(request, "console/eval_suite.html", context, status=status)
 
 
-# What an eval can be held against: of before this was looked at, some stand beside one that never finished.
+# Only a finished eval can be a baseline. Rows from before this was checked may have an unfinished one.
 _FINISHED = Q(baseline__state=EvalRun.State.FINISHED, baseline__suite=F("suite"))
 _BASE = Case(When(_FINISHED, then=F("baseline__id")), default=None)
 
 
 def _judged(found: EvalSuite, latest: Sequence[EvalRun]) -> dict[str, Any]:
-    """How many cases are of decisions that were judged wrong or harmful, and whether they would be made again."""
+    """How many cases come from decisions judged wrong or harmful, and whether they would be made again."""
     names = dict(found.cases.filter(judged__in=AGAINST).values_list("name", "judged"))
     last = next((row for row in latest if row.state == EvalRun.State.FINISHED), None) if names else None
     said: dict[str, Any] = {mark: list(names.values()).count(mark) for mark in AGAINST}
@@ -239,13 +239,13 @@ def _judged(found: EvalSuite, latest: Sequence[EvalRun]) -> dict[str, Any]:
 
 
 def _rules(request: HttpRequest) -> dict[str, Any]:
-    """Drafts that can be taken to be in force, and rules that can be left out, with what was chosen."""
+    """The drafts that can be treated as in force, the rules that can be left out, and what was chosen."""
     chosen = {name: request.POST.getlist(name) for name in ("without", "draft")}
     return {"rules_in_force": supposing.in_force(), "rules_drafted": supposing.drafted(), "chosen_rules": chosen}
 
 
 def _agents(found: EvalSuite) -> list[tuple[str, str]]:
-    """What can run its cases in the place of their own agents: another for each of them."""
+    """The agents that can run its cases instead of the cases' own."""
     own = list(found.cases.order_by("agent").values_list("agent", flat=True).distinct())
     others = list(Agent.objects.filter(enabled=True).order_by("name").values_list("name", flat=True))
     return [(f"{old}={new}", f"{new} instead of {old}") for old in own for new in others if new != old]
@@ -256,7 +256,7 @@ def _find(eval_run_id: Any) -> EvalRun:
 
 
 def _others(found: EvalRun) -> list[EvalRun]:
-    """Earlier evals of the suite, which this one can be held against; its baseline first."""
+    """Earlier evals of the suite with which this one can be compared, its baseline first."""
     earlier = EvalRun.objects.filter(suite=found.suite_id, state=EvalRun.State.FINISHED).exclude(pk=found.pk)
     others = list(earlier.defer("planned", "metrics", "versions")[:LATEST])
     return sorted(others, key=lambda row: row.pk != found.baseline_id)

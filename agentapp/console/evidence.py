@@ -1,4 +1,4 @@
-"""What a request rests on, numbered: what was said and looked up, what was answered, and what the model claims."""
+"""What a request rests on, numbered: what was said and looked up, what was answered, what the model claims."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ OUTSIDE, TOOL, GUIDE, CLAIM, PERSON, WAITS, NONE = "outside", "tool", "guide", "
 
 @dataclass(frozen=True)
 class Item:
-    """One numbered piece of evidence. `trust` says whose words they are, and so how they are shown."""
+    """One numbered piece of evidence. `trust` says whose words they are, and so how to show them."""
 
     n: int
     title: str
@@ -29,19 +29,19 @@ class Item:
     took: float | None = None
     version: int | None = None
     person: User | None = None
-    # Where the body is gone: what it was, and since when.
+    # If the body was deleted: its digest, and since when it is gone.
     digest: str = ""
     deleted_at: datetime | None = None
 
     @property
     def facts(self) -> list[Fact]:
-        """The body as names and values, where it is an object; none where it is shown as it is."""
+        """The body as names and values if it is an object; empty if it is shown as it is."""
         return facts_of(self.body)
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything on the table, and how much of what the model says has no support in it."""
+    """All evidence, and how many of the model's claims it does not support."""
 
     items: list[Item]
     explanation: list[Claim] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Evidence:
 
 
 def of(approval: Approval, questions: Sequence[Question] = ()) -> Evidence:
-    """What stands on the card, and behind it what was asked and answered since."""
+    """The evidence on the card, followed by what has been asked and answered since."""
     items = [_item(row) for row in approval.evidence]
     bodies = {item.n: item.body for item in items}
     first = max(bodies, default=0) + 1
@@ -62,7 +62,7 @@ def of(approval: Approval, questions: Sequence[Question] = ()) -> Evidence:
 
 
 def rule_values(approval: Approval) -> list[tuple[str, str]]:
-    """What the rule that fired looked at, as (name, what stood there) for people."""
+    """What the rule that fired looked at, as (name, value) for people."""
     return [
         (str(row.get("name", "")), typed_text.inline(row["value"]) if "value" in row else "not given")
         for row in approval.rule_values

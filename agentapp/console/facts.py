@@ -1,4 +1,4 @@
-"""A JSON object as names and values that a person takes in at a glance, in the order it has them."""
+"""A JSON object as names and values that a person can read at a glance, in their original order."""
 
 import re
 from dataclasses import dataclass
@@ -7,16 +7,16 @@ from typing import Any
 
 from agentapp.console import formats, json_tree, typed_text
 
-# What is longer takes a line of its own.
+# A longer text takes a line of its own.
 WIDE_CHARS = 32
-# An object of more members is a document, and reads better as it was written.
+# An object with more members is a document, and reads better as it was written.
 MOST_FACTS = 24
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d)")
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One member of the object. Both are text from outside."""
+    """One member of the object. Both fields are text from outside."""
 
     name: str
     text: str
@@ -27,7 +27,7 @@ class Fact:
 
 
 def facts_of(text: str) -> list[Fact]:
-    """The members of the object that `text` is; none where it is something else, or too deep to be read so."""
+    """The members of the object in `text`; empty if it is something else, or nested too deeply."""
     if not text.startswith("{"):
         return []
     value, is_json = json_tree.read(text)
@@ -43,7 +43,7 @@ def _name(key: str) -> str:
 
 
 def _text(value: Any) -> str:
-    """A value in words: what is one level below stands in lines of its own; empty where there is more below that."""
+    """A value in words; a list with objects in it takes one line per entry. Empty if it is nested more deeply."""
     if isinstance(value, list) and any(isinstance(item, dict) for item in value):
         lines = [_line(item) for item in value]
         return "\n".join(lines) if all(lines) else ""
@@ -51,7 +51,7 @@ def _text(value: Any) -> str:
 
 
 def _line(value: Any) -> str:
-    """A plain value, a list of them, or an object of them, in one line; empty where it is anything else."""
+    """A plain value, or a list or object of plain values, in one line; empty for anything else."""
     if isinstance(value, dict) and value:
         parts = [(_name(key), _plain(item)) for key, item in value.items()]
         return ", ".join(f"{name} {text}" for name, text in parts) if all(text for _, text in parts) else ""
@@ -72,7 +72,7 @@ def _plain(value: Any) -> str:
 
 
 def _moment(text: str) -> str:
-    """A moment as the console writes it. One without a zone is no moment, and is left as it was written."""
+    """A moment as the console writes it. One without a time zone is left as it was written."""
     try:
         return formats.moment(datetime.fromisoformat(text))
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""One control for each part of a JSON Schema, with the value that stands in it."""
+"""One control for each part of a JSON Schema, with its current value."""
 
 import json
 import re
@@ -13,10 +13,9 @@ from approvals.masking import MASK, masked
 PREFIX = "arg"
 MAX_DEPTH = 3
 LONG_TEXT = 120
-# Up to as many choices are all in sight.
-# So many choices stand side by side, where their words fit into a line.
+# Up to this many choices are shown side by side, if their words fit on one line.
 FEW_CHOICES, FEW_CHARS = 4, 40
-# From here on a text says how much of its room it takes.
+# From this fraction of its limit on, a text shows how full it is.
 NEARLY_FULL = 0.8
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "absent"})()
 
@@ -29,7 +28,7 @@ _MOMENT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d)?)(Z|[+-]\d\d:\d\d)")
 
 @dataclass(frozen=True)
 class Terms:
-    """What holds for every field of a form: the schema's definitions, and the names whose values nobody sees."""
+    """What applies to every field of a form: the schema's definitions, and the names whose values are hidden."""
 
     definitions: Mapping[str, Any]
     secret: Collection[str] = ()
@@ -47,7 +46,7 @@ class Choice:
 
 @dataclass
 class Field:
-    """One control. `kind` names its template; `value` is what stands in it, as text."""
+    """One control. `kind` names its template; `value` is its current value, as text."""
 
     name: str
     path: tuple[str, ...]
@@ -64,7 +63,7 @@ class Field:
     input_mode: str = ""
     prefix: str = ""
     suffix: str = ""
-    # Of a moment: what follows the time, and is not edited.
+    # For a moment: what follows the time and cannot be edited.
     zone: str = ""
     hint: str = ""
     required: bool = False
@@ -72,11 +71,11 @@ class Field:
     # One of the entries of a list of objects.
     is_row: bool = False
     was: str | None = None
-    # A long text against what the agent proposed: (kept, left out or put in, words).
+    # A long text compared with what the agent proposed: (kept, removed or inserted, words).
     changed_words: Sequence[tuple[str, str]] = ()
     error: str = ""
     restored: bool = False
-    # Where its values came from, as `origins` puts it.
+    # Where its values came from, as `origins` words it.
     origins: Sequence[Any] = ()
 
     @property
@@ -89,12 +88,12 @@ class Field:
 
     @property
     def has_hidden(self) -> bool:
-        """Whether the text holds characters that a control does not show."""
+        """Whether the text contains characters that a control does not show."""
         return formats.visible(self.value) != self.value
 
     @property
     def words(self) -> str:
-        """The value as people read it where it cannot be edited."""
+        """The value for people to read where it cannot be edited."""
         if self.kind == "checkbox":
             return "Yes" if self.checked else "No"
         if self.kind in ("select", "radio"):
@@ -106,7 +105,7 @@ class Field:
 
     @property
     def summary(self) -> str:
-        """An entry of a list in one line: the first things it says."""
+        """A list entry in one line: its first few values."""
         said = [child.words for child in walk(self.children) if child.kind not in ("group", "rows") and child.words]
         return typed_text.inline(", ".join(said[:3]))
 
@@ -116,12 +115,12 @@ class Field:
 
     @property
     def is_open(self) -> bool:
-        """Whether a part that may be left out is shown opened: something stands in it, or is wrong with it."""
+        """Whether an optional part is shown open: it has a value, or something in it is wrong."""
         return self.required or self.original is not ABSENT or any(f.value or f.error for f in walk(self.children))
 
     @property
     def counter(self) -> str:
-        """How full a text with a limit is, once it matters."""
+        """How full a text with a limit is, once that matters."""
         most = self.schema.get("maxLength")
         if self.kind not in ("input", "textarea") or not isinstance(most, int) or len(self.value) < NEARLY_FULL * most:
             return ""
@@ -129,7 +128,7 @@ class Field:
 
     @property
     def host(self) -> str:
-        """Of an address: where it leads."""
+        """For an address: its host."""
         if self.schema.get("format") != "uri":
             return ""
         try:
@@ -139,7 +138,7 @@ class Field:
 
     @property
     def has_seconds(self) -> bool:
-        """Of a moment: whether it is told to the second, and so edited."""
+        """For a moment: whether it has seconds, and so is edited with them."""
         return self.value.count(":") == 2
 
     @property
@@ -156,14 +155,14 @@ class Field:
 
 
 def label_of(name: str, described: Mapping[str, Any]) -> str:
-    """An argument as people know it."""
+    """An argument's name for people."""
     return str(described.get("title") or name.replace("_", " ").capitalize())
 
 
 def make(
     path: tuple[str, ...], described: dict[str, Any], terms: Terms, value: Any, required: bool, depth: int = MAX_DEPTH
 ) -> Field:
-    """The control for one value. `described` has its reference followed."""
+    """The control for one value. References in `described` must be resolved already."""
     described, nullable = schemas.without_null(described, terms.definitions)
     item = Field(
         name=".".join((PREFIX, *path)),
@@ -252,7 +251,7 @@ def _locked(path: tuple[str, ...], described: dict[str, Any], terms: Terms, valu
 
 
 def _kind(described: Mapping[str, Any], terms: Terms, value: Any, depth: int) -> str:
-    """Which control suits a schema and the value that stands in it. What none suits is edited as JSON."""
+    """The control that suits a schema and its current value. Anything else is edited as JSON."""
     type_ = described.get("type")
     empty = value is ABSENT or value is None
     if "enum" in described or schemas.constants(described):
@@ -278,7 +277,7 @@ def _kind(described: Mapping[str, Any], terms: Terms, value: Any, depth: int) ->
 
 
 def _is_plain_object(described: Mapping[str, Any]) -> bool:
-    """Whether its parts are all named, so that each can have a field."""
+    """Whether all its parts are named, so that each can have a field."""
     return (
         described.get("type") == "object"
         and bool(schemas.properties(described))
@@ -308,7 +307,7 @@ def _dress(item: Field, described: Mapping[str, Any]) -> None:
 
 
 def _choose(item: Field, value: Any) -> None:
-    """The choices of a field as JSON texts: an enum may mix types. One the schema does not know is kept."""
+    """The choices of a field as JSON texts, since an enum may mix types. A value the schema does not know is kept."""
     known = [(v, label) for v, label in schemas.constants(item.schema)] or [
         (v, schemas.title(item.schema, n, v)) for n, v in enumerate(item.schema.get("enum", []))
     ]

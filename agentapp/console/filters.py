@@ -1,4 +1,4 @@
-"""What narrows the inbox and in what order it stands. Filters are the URL, so that a view can be kept and shared."""
+"""The filters and the order of the inbox. They are in the URL, so a view can be kept and shared."""
 
 import uuid
 from dataclasses import asdict, dataclass, fields
@@ -24,7 +24,7 @@ from approvals.policy import RISK_ORDER
 NEEDS, MINE, FREE, DECIDED = "needs", "mine", "free", "decided"
 VIEWS = (MINE, NEEDS, FREE, DECIDED)
 NOBODY = "nobody"
-# Where titles are masked, so many of the latest that match are looked at.
+# When titles are masked, search only this many of the latest matches.
 LOOKED_AT = 200
 LATE = {"1": "Missed"}
 AGES = {"15m": "15 minutes", "1h": "an hour", "4h": "4 hours", "1d": "a day"}
@@ -33,7 +33,7 @@ _AGE = {
 }  # fmt: skip
 SORTS = {"due": "Due first", "risk": "Riskiest first", "oldest": "Oldest first", "newest": "Newest first",
          "cost": "Costliest run first"}  # fmt: skip
-# What decides about the order, first to last; a minus turns it round. Ties: risk, then age.
+# The sort keys, first to last; a minus reverses one. Ties: risk, then age.
 ORDERS: dict[str, tuple[str, ...]] = {
     "due": ("expires_at", "-rank", "id"),
     "risk": ("-rank", "id"),
@@ -46,7 +46,7 @@ DECIDED_ORDER = ("-decided_at", "-id")
 
 @dataclass(frozen=True)
 class Filters:
-    """One way of looking at the queue. Each field is a part of the address, under the name in `_PARTS`."""
+    """One way of looking at the queue. Each field is part of the address, under the name in `_PARTS`."""
 
     view: str = NEEDS
     text: str = ""
@@ -66,7 +66,7 @@ class Filters:
 
     @classmethod
     def read(cls, query: QueryDict) -> "Filters":
-        """The filters of an address. What cannot be meant is left out."""
+        """The filters of an address. Invalid values are left out."""
         found = {name: storable(query.get(_PARTS.get(name, name), "").strip())[:120] for name in _NAMES}
         found["text"] = found["text"][:100]
         for name, known in _KNOWN.items():
@@ -79,7 +79,7 @@ class Filters:
         return any(getattr(self, name) for name in _NARROWING)
 
     def condition(self, user: User) -> Q:
-        """Which requests these filters let through, whatever the tab."""
+        """Which requests these filters let through, in any tab."""
         plain = {name: getattr(self, name) for name in ("risk", "tool", "agent", "rule") if getattr(self, name)}
         found = Q(**plain)
         if self.text:
@@ -103,7 +103,7 @@ class Filters:
         return found
 
     def query(self, **changes: str) -> str:
-        """The query string of this view with some parts changed; a part set to nothing is left out."""
+        """The query string of this view with some parts changed. A part set to an empty text is left out."""
         parts = {_PARTS.get(name, name): value for name, value in asdict(self).items()} | changes
         told = {name: value for name, value in parts.items() if value and value != _DEFAULTS.get(name)}
         return "?" + urlencode(told)
@@ -118,13 +118,13 @@ class Filters:
 
     @property
     def parts(self) -> list[tuple[str, str]]:
-        """What a form that must come back here posts along."""
+        """The fields a form must post to come back here."""
         named = ((_PARTS.get(name, name), str(value)) for name, value in asdict(self).items())
         return [(name, value) for name, value in named if value and value != _DEFAULTS.get(name)]
 
     @property
     def chips(self) -> list[tuple[str, str, str]]:
-        """What is narrowed by, and where it leads to take it away."""
+        """The active filters, each with the address that removes it."""
         shown = {
             "risk": self.risk.capitalize(),
             "age": f"over {AGES.get(self.age, '')}",
@@ -139,7 +139,7 @@ class Filters:
 
     @property
     def sorts(self) -> list[tuple[str, str, bool]]:
-        """Every order: its words, its address, whether it is this one."""
+        """Every order: its words, its address, and whether it is the current one."""
         return [(words, self.query(sort=name), name == self.sort) for name, words in SORTS.items()]
 
     @property
@@ -168,7 +168,7 @@ _COST = Run._meta.get_field("cost")
 
 
 def tab(name: str, person: Person) -> Q:
-    """Which of the requests that wait a tab shows to somebody."""
+    """Which waiting requests a tab shows to this person."""
     asleep = Q(Exists(Snooze.objects.filter(approval=OuterRef("pk"), user=person, until__gt=Now())))
     held = claims.standing().filter(approval=OuterRef("pk"))
     if name == MINE:
@@ -176,13 +176,13 @@ def tab(name: str, person: Person) -> Q:
     if name == "snoozed":
         return asleep
     if name == FREE:
-        # What was handed to a group of mine is for me to take.
+        # A request handed to one of my groups is mine to take.
         return ~asleep & ~Q(Exists(held.exclude(group__in=groups_of(person))))
     return ~asleep
 
 
 def ordered(approvals: QuerySet[Approval], filters: Filters) -> QuerySet[Approval]:
-    """In the order asked for, with what that order looks at."""
+    """In the requested order, annotated with what that order needs."""
     if filters.view == DECIDED:
         return approvals.order_by(*filters.order)
     levels = [When(risk=level, then=Value(number)) for number, level in enumerate(RISK_ORDER)]
@@ -194,7 +194,7 @@ def ordered(approvals: QuerySet[Approval], filters: Filters) -> QuerySet[Approva
 
 
 def _about(text: str) -> Q:
-    """What a person who types this looks for: words, a tool, an agent, or a reference as in APR-7F3K2A."""
+    """The requests that match typed text: words, a tool, an agent, or a reference such as APR-7F3K2A."""
     ending = text.upper().removeprefix("APR-")
     if text.upper().startswith("APR-") and len(ending) == 6:
         return Q(pk__iendswith=ending)
@@ -205,12 +205,12 @@ def _about(text: str) -> Q:
 
 
 def _legible(named: Q, text: str) -> list[uuid.UUID]:
-    """The latest requests whose titles say this to whoever is answered."""
+    """The latest requests whose titles, as shown to this reader, contain the text."""
     found = Approval.objects.filter(named).order_by("-id").values_list("pk", "run_id", "title", "final_title")
     latest = found[:LOOKED_AT]
     return discretion.legible(text, ((key, run, final or title) for key, run, title, final in latest))
 
 
 def read_query(text: str) -> Filters:
-    """The filters of a query string that was kept."""
+    """The filters of a saved query string."""
     return Filters.read(QueryDict(text.removeprefix("?")))

@@ -1,6 +1,6 @@
-"""Finding words in a run: in what was said, in the names, arguments and results of its calls.
+"""Finding words in a run: in what was said, and in the names, arguments and results of its calls.
 
-What is masked on the page is not found either: an answer of "found" would give it away piece by piece.
+What the page masks is not found either: an answer of "found" would reveal it piece by piece.
 """
 
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from approvals.models import Approval
 from approvals.streaming import streamed
 
 MAX_WORDS = 200
-# So many places are found at most; a run with more wants better words.
+# At most this many places are found; a run with more needs better words.
 MAX_PLACES = 200
 _SAID = ("text", "reasoning", "model", "error")
 _PLACE = ("place", "at", "sure")
@@ -32,7 +32,7 @@ type Place = tuple[int, int | None]
 
 @dataclass(frozen=True)
 class Found:
-    """Step and call of each match, in the order of the run. `is_cut`: there are more."""
+    """The step and call of each match, in the order of the run. `is_cut`: there are more."""
 
     words: str
     places: list[Place] = field(default_factory=list)
@@ -43,11 +43,11 @@ class Found:
         return {f"{step}" if call is None else f"{step}-{call}" for step, call in self.places}
 
     def number_of(self, place: Place) -> int:
-        """Which match the place is, from 1; 0 for none."""
+        """The number of the match at this place, from 1; 0 if there is none."""
         return self.places.index(place) + 1 if place in self.places else 0
 
     def around(self, place: Place) -> tuple[Place | None, Place | None]:
-        """The matches before and behind a place, round the ends."""
+        """The matches before and after a place, wrapping around at the ends."""
         if not self.places:
             return None, None
         before = [found for found in self.places if _order(found) < _order(place)]
@@ -56,7 +56,7 @@ class Found:
 
 
 def find(run: Run, words: str) -> Found | None:
-    """Where these words stand in the run; None without words. One query, and one more for secrets."""
+    """Where these words are in the run; None without words. One query, and one more for secrets."""
     words = storable(words).strip()[:MAX_WORDS]
     if not words:
         return None
@@ -76,7 +76,7 @@ def find(run: Run, words: str) -> Found | None:
 
 
 def _calls(run: Run, words: str, said: QuerySet[Any, tuple[int, int, bool]]) -> list[Place]:
-    """The steps in `said` and the calls that match. A call whose texts hold secrets is read as the page shows it."""
+    """The steps in `said` and the matching calls. A call whose texts contain secrets is read as the page shows it."""
     texts = _any(_TEXTS, words)
     open_ones = (
         Q(secret_fields=[])
@@ -100,7 +100,7 @@ def _calls(run: Run, words: str, said: QuerySet[Any, tuple[int, int, bool]]) -> 
 
 
 def _legible(run: Run, words: str) -> list[Place]:
-    """Where these words stand for somebody for whom values are masked: in what matches, read as the page shows it."""
+    """Where these words are for somebody who sees masked values: the matches, read as the page shows them."""
     matches = FilteredRelation("executions", condition=_any((*_NAMES, *_TEXTS), words, "executions__"))
     steps = run.steps.annotate(hit=matches).filter(_any(_SAID, words) | Q(hit__isnull=False))
     found = steps.order_by("number", "hit__index").values("number", *_SAID, *(f"hit__{name}" for name in _OF_CALL))
@@ -114,7 +114,7 @@ def _legible(run: Run, words: str) -> list[Place]:
 
 
 def _as_shown(columns: dict[str, Any]) -> str:
-    """What the page shows of a call, from its columns and from those that say what is secret in it."""
+    """What the page shows of a call, from its columns and those that say what is secret in it."""
     marks = {of: {mark: columns.pop(f"{of}__{mark}") or [] for mark in _MARKS} for of in ("tool", "approval")}
     call = ToolExecution(**columns, tool=Tool(**marks["tool"]), approval=Approval(**marks["approval"]))
     shown = (inspector.full_text(call, part) for part, name in inspector.PARTS.items() if columns[name])

@@ -1,4 +1,4 @@
-"""Focus mode: one request at a time, each claimed before it is shown, so that no two people read the same."""
+"""Focus mode: one request at a time, claimed before it is shown, so that no two people read the same one."""
 
 import uuid
 from datetime import datetime
@@ -21,14 +21,14 @@ from approvals import claims
 from approvals.models import Approval, Decision
 from approvals.standing import may_decide
 
-# How many are looked at for one this person may decide and nobody else takes at that moment.
+# How many to look at for one that this person may decide and that nobody else takes at that moment.
 TRIED = 20
 SKIPPED = 100
 
 
 @require_POST
 def begin(request: HttpRequest) -> HttpResponse:
-    """Start with the first request of the queue as it is filtered."""
+    """Start with the first request of the queue, as filtered."""
     if not signed_in(request).has_perm("approvals.decide_approval"):
         raise PermissionDenied("Focus mode is for those who decide. You can see requests in the inbox.")
     filters = Filters.read(request.POST)
@@ -38,13 +38,13 @@ def begin(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def onward(request: HttpRequest) -> HttpResponse:
-    """The next request: the one that was fetched before if it is still free, else another."""
+    """The next request: the one fetched before if it is still free, else another."""
     return _serve(request, next(iter(queue.read_ids([request.POST.get("wanted", "")])), None))
 
 
 @require_POST
 def skip(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
-    """Leave a request to others, and go on."""
+    """Leave a request to others and go on."""
     _give_back(request, approval_id)
     sitting = _sitting(request)
     request.session["focus"] = sitting | {"skipped": [*sitting["skipped"], str(approval_id)][-SKIPPED:]}
@@ -53,14 +53,14 @@ def skip(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 
 @require_POST
 def leave(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
-    """Stop, and give back what is on the screen; also what the page sends when it is closed."""
+    """Stop, and give back what is on the screen. The page also sends this when it is closed."""
     _give_back(request, approval_id)
     return redirect(reverse("focus") + "?done=1")
 
 
 @require_safe
 def focus(request: HttpRequest) -> HttpResponse:
-    """Between two requests, and at the end: what was decided in this sitting."""
+    """Between two requests and at the end: what was decided in this sitting."""
     user, sitting = signed_in(request), _sitting(request)
     since = datetime.fromisoformat(sitting["since"])
     mine = Decision.objects.filter(user=user, decided_at__gte=since, undone_at__isnull=True)
@@ -83,7 +83,7 @@ def focus(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def one(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
-    """The request on the screen. Only its holder sees it here; whoever lost it goes on to another."""
+    """The request on the screen. Only its holder sees it here; a person who lost it goes on to another."""
     user = signed_in(request)
     found = card_rows.visible_or_404(user, approval_id)
     claim = claims.of(approval_id)
@@ -95,7 +95,7 @@ def one(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 
 @require_safe
 def upcoming(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
-    """What comes after this one, for the page to have ready. It claims nothing: nobody has seen it yet."""
+    """The request after this one, for the page to have ready. It is not claimed: nobody has seen it yet."""
     user = signed_in(request)
     card_rows.visible_or_404(user, approval_id)
     for row in _candidates(request, user, approval_id):
@@ -105,7 +105,7 @@ def upcoming(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 
 
 def _serve(request: HttpRequest, wanted: uuid.UUID | None) -> HttpResponse:
-    """Claim the next request and show it. Somebody may be quicker; then it is the one after."""
+    """Claim the next request and show it; if somebody else is quicker, the one after."""
     user = signed_in(request)
     rows = _candidates(request, user, None)
     for row in sorted(rows, key=lambda row: row.pk != wanted):
@@ -131,7 +131,7 @@ def _serve(request: HttpRequest, wanted: uuid.UUID | None) -> HttpResponse:
 
 
 def _candidates(request: HttpRequest, user: User, besides: uuid.UUID | None) -> list[Approval]:
-    """What this person could be shown next: what is theirs already, then what nobody holds."""
+    """What this person could be shown next: their own claims first, then what nobody holds."""
     sitting = _sitting(request)
     filters = read_query(sitting["query"])
     mine = Decision.objects.filter(approval=OuterRef("pk"), user=user, undone_at__isnull=True)
@@ -149,7 +149,7 @@ def _context(request: HttpRequest, found: Approval) -> dict[str, Any]:
 
 
 def _give_back(request: HttpRequest, approval_id: uuid.UUID) -> None:
-    """Release what was on the screen, unless it was decided or lost meanwhile, or was handed to this person."""
+    """Release what was on the screen, unless it was decided, lost, or handed to this person."""
     user = signed_in(request)
     claim = claims.of(approval_id)
     if claim is None or claim.user_id != user.pk or claim.until is None:
@@ -161,6 +161,6 @@ def _give_back(request: HttpRequest, approval_id: uuid.UUID) -> None:
 
 
 def _sitting(request: HttpRequest) -> dict[str, Any]:
-    """Since when, what was left to others, and how the queue was filtered."""
+    """When the sitting began, what was skipped, and how the queue was filtered."""
     kept = request.session.get("focus")
     return kept if isinstance(kept, dict) else {"since": timezone.now().isoformat(), "skipped": [], "query": ""}

@@ -1,4 +1,4 @@
-"""Forking a run from one of its steps, and replaying it: what is kept, what can be changed, and what could happen."""
+"""Forking a run from one of its steps, and replaying it: what is kept, what can change, and what could happen."""
 
 import json
 import uuid
@@ -26,22 +26,22 @@ from approvals.masking import MASK, STILL_MASKED
 
 START_RIGHT = "agentapp.start_run"
 START = "start"
-# What is written in the form as text, by the name it has in the agent's configuration.
+# The fields of the form that are text, by their names in the agent's configuration.
 _TEXTS = ("input", "instructions", "model", "model_settings")
 
 
 @dataclass(frozen=True)
 class Acts:
-    """What a run did that changed something, on both sides of the step it is forked from."""
+    """The run's calls that changed something, before and after the step it is forked from."""
 
     kept: Sequence[ToolExecution]
     stays: Sequence[ToolExecution]
-    """Done later: the fork is not told, and the same is not done again."""
+    """Done later: the fork is not told of these, and does not repeat them."""
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def run_fork(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """The form for a step, or for a call of it; posted with `act=start`, the run it starts."""
+    """The form for a step or for one of its calls. A post with `act=start` starts the fork."""
     user = _starter(request)
     found, hindrance = _found(run_id, user)
     if found is None:
@@ -81,7 +81,7 @@ def run_fork(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def run_replay(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """What a replay is; posted, the comparison of the run with the replay it starts."""
+    """What a replay is. A post starts the replay and leads to the comparison with the run."""
     user = _starter(request)
     found, hindrance = _found(run_id, user)
     context = {"run": found, "run_id": run_id, "hindrance": hindrance, "request_key": uuid.uuid4()}
@@ -100,12 +100,12 @@ def run_replay(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 def _starter(request: HttpRequest) -> User:
     user = signed_in(request)
     if not auth.may_start(user):
-        raise Forbidden("Forking and replaying a run starts another.", START_RIGHT)
+        raise Forbidden("Forking or replaying a run starts another run.", START_RIGHT)
     return user
 
 
 def _found(run_id: uuid.UUID, user: User) -> tuple[Run | None, str]:
-    """The run; or none, and why it cannot be forked."""
+    """The run; or None, and why it cannot be forked."""
     try:
         return forking.forkable(run_id, user), ""
     except actions.Refused as refused:
@@ -147,7 +147,7 @@ def _filled(execution: ToolExecution, posted: QueryDict | None, *, check: bool) 
 
 
 def _around(found: Run, step: int, call: ToolExecution | None) -> dict[str, Any]:
-    """What stands before the step and behind it."""
+    """What comes before the step and after it."""
     own, before = load_steps(found), load_kept(found)
     kept = [*before, *(rows for rows in own if rows.step.number < step)]
     here = next((rows for rows in own if rows.step.number == step), None)
@@ -179,7 +179,7 @@ def _fork(
     try:
         read = parse(settings) if settings is not None else None
     except MalformedJSON as error:
-        raise actions.Refused("invalid", f"The settings are no JSON: {error}", "settings") from error
+        raise actions.Refused("invalid", f"The settings are not valid JSON: {error}", "settings") from error
     return actions.Fork(
         step=step,
         call=execution.index if execution is not None else None,
@@ -193,7 +193,7 @@ def _fork(
 
 
 def _rules(user: User, given: QueryDict) -> dict[str, Any]:
-    """The rules that a sandbox can be without, and the drafts it can be with; for whoever may view rules."""
+    """The rules a sandbox can leave out and the drafts it can include, for people who may view rules."""
     if not auth.may_suppose_rules(user):
         return {}
     chosen = {"without": given.getlist("without"), "draft": given.getlist("draft")}
@@ -201,7 +201,7 @@ def _rules(user: User, given: QueryDict) -> dict[str, Any]:
 
 
 def _typed(posted: str | None, shown: str, name: str) -> str | None:
-    """What somebody wrote in a field. None: it is as it was, or masks something of what it was."""
+    """What somebody typed in a field. None: it is unchanged, or only masks parts of what was there."""
     if posted is None:
         return None
     text, was = posted.replace("\r\n", "\n"), shown.replace("\r\n", "\n")
@@ -213,7 +213,7 @@ def _typed(posted: str | None, shown: str, name: str) -> str | None:
 
 
 def _is_masked_of(text: str, was: str) -> bool:
-    """Whether a text is another with parts of it masked."""
+    """Whether a text is another one with parts of it masked."""
     first, *middle, last = text.split(MASK)
     if not was.startswith(first) or not was.endswith(last) or len(first) + len(last) > len(was):
         return False

@@ -27,7 +27,7 @@ def duration(value: timedelta | float | None) -> str:
 
 
 def time_left(until: datetime, now: datetime, over: str = "time is up") -> str:
-    """What a waiting person reads: minutes, hours, days, "6:12" in the last quarter of an hour, and then `over`."""
+    """What a waiting person reads: minutes, hours or days; "6:12" in the last quarter of an hour; then `over`."""
     seconds = int((until - now).total_seconds())
     if seconds <= 0:
         return over
@@ -41,7 +41,7 @@ def time_left(until: datetime, now: datetime, over: str = "time is up") -> str:
 
 
 def over(since: datetime, now: datetime) -> str:
-    """How long something is late: "under a minute", "12 min", "3 h", "2 d"."""
+    """How late something is: "under a minute", "12 min", "3 h", "2 d"."""
     seconds = int((now - since).total_seconds())
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
@@ -50,7 +50,7 @@ def over(since: datetime, now: datetime) -> str:
 
 
 def moment(at: datetime) -> str:
-    """A day with its year and the local time, for a moment that may be long ago: "22 Nov 2026, 02:43"."""
+    """A date with its year and local time, for a moment that may be long ago: "22 Nov 2026, 02:43"."""
     return timezone.localtime(at).strftime("%-d %b %Y, %H:%M")
 
 
@@ -66,7 +66,7 @@ def ago(then: datetime, now: datetime | None = None) -> str:
 
 
 def money(value: object) -> str:
-    """An amount in US dollars. Below a cent it keeps enough digits to say something. None is a dash."""
+    """An amount in US dollars. Below a cent it keeps enough digits to mean something. None is a dash."""
     if value is None or value == "":
         return "—"
     amount = amount_of(value)

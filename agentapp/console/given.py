@@ -1,6 +1,6 @@
-"""What an agent is given in a form made from its input schema, and the text its run gets of it.
+"""What an agent is given in a form made from its input schema, and the resulting text for its run.
 
-The run's input is the canonical JSON of what was given: types are kept, and no value can be read as another field.
+The run's input is the canonical JSON of what was given: types are kept, and no value can pass for another field.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from approvals.digest import MalformedJSON, canonical
 
 @dataclass(frozen=True)
 class Given:
-    """The form as it stands, with the input and the title it amounts to. No input: something is wrong with it."""
+    """The form as it stands, with the resulting input and title. No input: something in it is wrong."""
 
     form: SchemaForm
     input: str = ""
@@ -25,14 +25,14 @@ class Given:
 
 
 def given(agent: Agent, posted: QueryDict | None, *, check: bool) -> Given | None:
-    """What was posted for an agent; None for one that takes a plain message. `check`: it is about to be sent."""
+    """What was posted for an agent; None if it takes a plain message. `check`: it is about to be sent."""
     if not agent.input_schema:
         return None
     properties = schemas.properties(agent.input_schema)
     begin = {name: described["default"] for name, described in properties.items() if "default" in described}
     form = schema_form.build(agent.input_schema, begin, begin, posted=posted)
     for item in form.all_fields:
-        item.was = None  # nobody had proposed anything
+        item.was = None  # nobody has proposed anything
     if check:
         for problem in check_arguments(agent.input_schema, form.arguments):
             if not form.point_at(problem.field, problem.sentence):
@@ -47,6 +47,6 @@ def given(agent: Agent, posted: QueryDict | None, *, check: bool) -> Given | Non
 
 
 def _title(form: SchemaForm) -> str:
-    """The fields in a line: "Order 58213, Reason Damaged in transit"."""
+    """The fields in one line: "Order 58213, Reason Damaged in transit"."""
     filled: list[Any] = [item for item in form.fields if item.kind not in ("group", "json", "textarea")]
     return ", ".join(f"{item.label} {item.words}" for item in filled if item.words.strip())

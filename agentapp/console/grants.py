@@ -1,4 +1,4 @@
-"""What people have allowed for a while: made from a request, looked at, and taken back."""
+"""What people have allowed for a while: made from a request, viewed, and revoked."""
 
 import uuid
 from collections.abc import Sequence
@@ -37,9 +37,9 @@ class Shown:
     grant: Grant
     words: list[tuple[str, str]]
     limits: list[tuple[str, str, str]]
-    """What is limited, what was used of it, and the most."""
+    """What is limited, how much of it is used, and the limit."""
     ended: str
-    """Why it allows nothing any more; empty while it does."""
+    """Why it no longer allows anything; empty while it does."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of the request, and what the form says of it."""
+    """One argument of the request, and what the form says about it."""
 
     name: str
     shown: str
@@ -67,7 +67,7 @@ class Argument:
 
 @require_safe
 def grants(request: HttpRequest) -> HttpResponse:
-    """Those in force, and those that have ended, newest first."""
+    """The grants in force and those that have ended, newest first."""
     user = signed_in(request)
     if not auth.may_see_grants(user):
         raise Forbidden("Grants are calls that people have allowed for a while.", "approvals.view_grant")
@@ -87,13 +87,13 @@ def _page(rows: QuerySet[Grant], start: uuid.UUID | None) -> Page:
 
 @require_safe
 def grant(request: HttpRequest, grant_id: uuid.UUID) -> HttpResponse:
-    """One grant, what has been used of it, and the calls it has allowed."""
+    """One grant, how much of it has been used, and the calls it has allowed."""
     return render(request, "console/grant.html", _one(request, grant_id))
 
 
 @require_POST
 def revoke(request: HttpRequest, grant_id: uuid.UUID) -> HttpResponse:
-    """Take it back, with a reason."""
+    """Revoke a grant, with a reason."""
     user, why = signed_in(request), request.POST.get("reason", "")
     if not auth.visible_grants(user).filter(pk=grant_id).exists():
         raise Http404
@@ -108,11 +108,11 @@ def revoke(request: HttpRequest, grant_id: uuid.UUID) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def grant_new(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
-    """Allow calls like one that was asked about. Posted without `make`, it only says what that would mean."""
+    """Allow calls like the requested one. A post without `make` only shows what that would mean."""
     user = signed_in(request)
     found = card_rows.visible_or_404(user, approval_id)
     if not user.has_perm(RIGHT):
-        raise Forbidden("Allowing calls for a while is for those who may.", RIGHT)
+        raise Forbidden("Only people with this right can allow calls for a while.", RIGHT)
     asked = Asked.read(found, card.execution_of(found))
     if refusal := why_not(asked, user):
         context = {"approval": found, "impossible": refusal.message}
@@ -144,7 +144,7 @@ def _form(asked: Asked, user: User, posted: QueryDict | None, refused: actions.R
         terms = terms_of(asked, typed)
         looked = covered(asked, terms, user)
     except actions.Refused as error:
-        # What is half typed is not at fault before it is sent.
+        # A half-typed form is not wrong until it is sent.
         refused = refused or (error if posted is not None and posted.get("make") else None)
         means = {"unclear": error.message}
     else:
@@ -166,7 +166,7 @@ def _form(asked: Asked, user: User, posted: QueryDict | None, refused: actions.R
 
 
 def _first(asked: Asked) -> actions.NewGrant:
-    """What the form begins with: this very call, for a week at most."""
+    """What the form begins with: this exact call, for a week at most."""
     arguments = asked.arguments
     rules = {name: granted.ANY for name in arguments if _holds_secret(name, arguments, asked.approval)}
     return actions.NewGrant(rules=rules, days=str(min(DEFAULT_DAYS, settings.GRANT_MAX_DAYS)))
@@ -209,7 +209,7 @@ def _argument(name: str, asked: Asked, typed: actions.NewGrant, refused: actions
 
 
 def _is_amount(name: str, value: Any, schema: dict[str, Any]) -> bool:
-    """Whether it makes sense to say of a number how large it may be: the number of a customer is no amount."""
+    """Whether a limit makes sense for a number: a customer's number is not an amount."""
     if name.lower() == "id" or name.endswith(("_id", "Id")):
         return False
     kinds = {kind for each in (schema, *schema.get("anyOf", ())) for kind in [each.get("type")] if kind}
@@ -243,7 +243,7 @@ def _one(request: HttpRequest, grant_id: uuid.UUID) -> dict[str, Any]:
 
 
 def _shown(found: Sequence[Grant]) -> list[Shown]:
-    """Grants in words, with what the tools are like now. One query for all."""
+    """Grants in words, given what the tools are like now. One query for all."""
     tools = {tool.name: tool for tool in Tool.objects.filter(name__in={each.tool for each in found})} if found else {}
     now = timezone.now()
     shown = []
@@ -260,7 +260,7 @@ def _shown(found: Sequence[Grant]) -> list[Shown]:
 
 
 def _ended(grant: Grant, tool: Tool | None, now: Any) -> str:
-    """Why a grant allows nothing any more, in a word or two."""
+    """Why a grant no longer allows anything, in a word or two."""
     if grant.revoked_at is not None:
         return "Revoked"
     if grant.expires_at <= now:
@@ -273,7 +273,7 @@ def _ended(grant: Grant, tool: Tool | None, now: Any) -> str:
 
 
 def masked_constraints(constraints: Any, secrets: Sequence[str]) -> list[dict[str, Any]]:
-    """Constraints as they may be shown: what has become a secret since is not."""
+    """Constraints as they may be shown: values that have become secret since are masked."""
     return [
         {**each, "value": MASK if each["name"] in secrets else masked(each.get("value"), secrets)}
         for each in constraints
@@ -285,7 +285,7 @@ def _of(kind: str, name: str) -> str:
 
 
 def _key(request: HttpRequest, name: str) -> uuid.UUID | None:
-    """Where a page begins. What is no key begins at the top."""
+    """Where a page begins. Anything but a key begins at the top."""
     try:
         return uuid.UUID(request.GET.get(name, ""))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Which calls that ran would today's rules have stopped: a slice of the past at a time, the newest first."""
+"""Which past calls today's rules would have stopped: one slice of the past at a time, newest first."""
 
 import uuid
 from datetime import timedelta
@@ -23,10 +23,10 @@ MANY = 2
 
 @require_safe
 def what_if(request: HttpRequest) -> HttpResponse:
-    """The page, of the last days at first; `before` names the call behind which a slice begins."""
+    """The page, at first for the last days. `before` names the call after which a slice begins."""
     user = signed_in(request)
     if not user.has_perm(VIEW_RIGHT):
-        raise Forbidden("Here calls of the past are put through the rules of today.", VIEW_RIGHT)
+        raise Forbidden("This page applies today's rules to past calls.", VIEW_RIGHT)
     since = request.GET.get("since", "") if request.GET.get("since") in SINCE else USUAL
     tool = storable(request.GET.get("tool", "")).strip()[:MAX_CHARS]
     place = request.GET.get("before", "")

@@ -16,7 +16,7 @@ from approvals.sealed import opens
 from approvals.step_up import SHOWN
 
 MAX_LINES = 40
-# So many events are read for them: some are folded into one line.
+# How many events are read for these lines: some are folded into one line.
 MAX_EVENTS = 200
 _USER = re.compile(r"^user:(\d+):")
 _TYPES = (
@@ -41,8 +41,8 @@ class Entry:
 
 
 def history(approval: Approval, known: Iterable[User] = (), questions: Iterable[Question] = ()) -> list[Entry]:
-    """The newest lines of one request, oldest first. `known` are people whose names are at hand; `questions`, what was
-    asked: the ledger has no words of people."""
+    """The newest lines of one request, oldest first. `known` are people whose names are at hand. `questions` are the
+    questions asked: the ledger does not contain people's words."""
     about = Q(approval_id=approval.pk) | Q(execution_id=approval.execution_id)
     events = Event.objects.filter(about, chain=ledger.run_chain(approval.run_id), type__in=_TYPES)
     newest = list(events.order_by("-seq")[: MAX_EVENTS + 1])
@@ -67,7 +67,7 @@ def history(approval: Approval, known: Iterable[User] = (), questions: Iterable[
 
 
 def _newest(entries: list[Entry], more: bool) -> list[Entry]:
-    """What fits, and a line that says how many earlier ones do not. `more`: so many that not all were read."""
+    """The lines that fit, and one that says how many earlier ones do not. `more`: too many to read them all."""
     if len(entries) <= MAX_LINES and not more:
         return entries
     kept = entries[1 - MAX_LINES :]
@@ -75,12 +75,12 @@ def _newest(entries: list[Entry], more: bool) -> list[Entry]:
     if more:
         words = f"More than {left} earlier lines are left out" if left else "Earlier lines are left out"
     else:
-        words = f"{left} earlier lines are left out"  # two at least: this line takes the place of one
+        words = f"{left} earlier lines are left out"  # at least two: this line takes the place of one
     return [Entry("clock", words, kept[0].at), *kept]
 
 
 def _looked_after(event: Event) -> tuple[int, str]:
-    """What claims and releases of one person in a row have in common, and nothing else with its neighbour."""
+    """A key shared by one person's consecutive claims and releases, and by no other events."""
     return (0, event.actor) if event.type in _LOOKED_AFTER else (event.seq, "")
 
 
@@ -144,22 +144,22 @@ def _words(type_: str, data: dict[str, Any], who: str) -> tuple[str, str]:
 def _escalated(data: dict[str, Any]) -> str:
     group = data.get("group", "")
     if data.get("reason"):
-        return f"{group} was to decide too, but {data['reason']}"
+        return f"{group} was meant to decide too, but {data['reason']}"
     return f"{group} may decide too" if data.get("added") else f"{group} was told too"
 
 
 def _compared(data: dict[str, Any]) -> tuple[str, str]:
-    """How a call came out beside its dry run."""
+    """How the outcome of a call compares with its dry run."""
     drifted = data.get("drifted") or []
     if drifted:
-        return "alert", f"It came out otherwise than its dry run: {', '.join(map(str, drifted))}"
-    return ("check", "It came out as its dry run had said") if data.get("as_predicted") else (
-        "question", "How it came out beside its dry run was not measured"
+        return "alert", f"The outcome differs from its dry run: {', '.join(map(str, drifted))}"
+    return ("check", "The outcome is as its dry run predicted") if data.get("as_predicted") else (
+        "question", "The outcome was not compared with its dry run"
     )  # fmt: skip
 
 
 def _names(actors: Iterable[str], known: dict[int, str]) -> dict[int, str]:
-    """The names of those who did something; looked up for whoever is not known already."""
+    """The names of those who did something. Looks up those not known already."""
     found = (_USER.match(actor) for actor in actors)
     strangers = {int(match[1]) for match in found if match} - known.keys()
     if not strangers:

@@ -1,4 +1,4 @@
-"""What is in the way of what was asked, or was decided about it, in words: kill switches, and runs put aside."""
+"""What is in the way of a request or its decision, in words: kill switches, and runs that people put aside."""
 
 import uuid
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from approvals.models import Approval
 
 @dataclass(frozen=True)
 class Stopped:
-    """One of them. `brief`: what is stopped and by whom; `words`: with why, as a sentence; `until`: what ends it."""
+    """One hindrance. `brief`: what is stopped and by whom; `words`: a sentence with why; `until`: what ends it."""
 
     brief: str
     words: str
@@ -20,10 +20,10 @@ class Stopped:
 
 
 def of(approval: Approval, execution: ToolExecution | None, standing: str, *, named: bool = True) -> list[Stopped]:
-    """What keeps a call that waits from running, or its agent from hearing. No query while nothing is stopped.
+    """What keeps a waiting call from running, or its agent from hearing. No query while nothing is stopped.
 
-    `execution`: the call the request is about; None: it asks anew under another request. `named`: with who has paused
-    its run, which takes two queries.
+    `execution`: the call the request is about, or None if that call asks again under another request. `named`: say
+    who paused its run, which takes two queries.
     """
     if execution is None or standing not in ("pending", "held", "taken"):
         return []
@@ -32,8 +32,8 @@ def of(approval: Approval, execution: ToolExecution | None, standing: str, *, na
 
 
 def of_each(approvals: Sequence[Approval]) -> dict[uuid.UUID, list[Stopped]]:
-    """The same of requests whose decisions can still be undone, by request; as many queries for many as for one."""
-    # One that asks anew under another request has no call.
+    """The same by request, for requests whose decisions can still be undone. As many queries for many as for one."""
+    # A request whose call asks again under another one has no call of its own.
     calls = {one.pk: call for one in approvals if (call := getattr(one, "execution", None)) is not None}
     asked = {one.pk: one for one in approvals if one.is_anything_stopped}  # type: ignore[attr-defined]
     found = switches.stopping_each([calls[pk] for pk in asked if pk in calls]) if asked else {}
@@ -46,13 +46,13 @@ def of_each(approvals: Sequence[Approval]) -> dict[uuid.UUID, list[Stopped]]:
 
 def _of(approval: Approval, found: Sequence[KillSwitch]) -> list[Stopped]:
     if approval.state not in (*Approval.UNDECIDED, Approval.State.APPROVED):
-        # A switch for the tool is in nobody's way where no call is to run.
+        # A switch for the tool hinders nobody if no call is going to run.
         found = [switch for switch in found if switch.scope != KillSwitch.Scope.TOOL]
     return [Stopped(switches.brief(switch), switches.describe(switch)) for switch in found]
 
 
 def _aside(runs: Sequence[Run], named: bool = True) -> dict[uuid.UUID, list[Stopped]]:
-    """Of these runs those that people have put aside, or are in the agent's place of; each with what is said of it."""
+    """Those of these runs that people have paused or taken over, each with words about it."""
     said = {}
     paused = [run for run in runs if run.is_aside and run.taken_over_by_id is None]
     who = auth.who_paused(paused) if named else {}

@@ -23,7 +23,7 @@ CHOICES = 1000
 
 @require_safe
 def inbox(request: HttpRequest) -> HttpResponse:
-    """The queue and, beside it, the request in question: the one asked for, else the first."""
+    """The queue and next to it one request: the one asked for, else the first."""
     user, filters = signed_in(request), Filters.read(request.GET)
     after = request.GET.get("after", "")
     counts = queue.counts(user)
@@ -59,7 +59,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def rows(request: HttpRequest) -> HttpResponse:
-    """The queue again, for a page that shows it: known rows in their places, a count of the new."""
+    """The queue again, for a page that shows it: known rows stay in their places, new ones are counted."""
     user, filters = signed_in(request), Filters.read(request.GET)
     first, shown = bool(request.GET.get("first")), queue.read_ids(request.GET.getlist("shown"))
     context: dict[str, Any] = {
@@ -90,7 +90,7 @@ def tabs(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def peek(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
-    """One request, as it stands beside the queue."""
+    """One request, as shown next to the queue."""
     found = card_rows.visible_or_404(signed_in(request), approval_id)
     context = peek_context(request, found, Filters.read(request.GET))
     return render(request, "console/_peek.html", context)
@@ -98,7 +98,7 @@ def peek(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
 
 @require_safe
 def peek_outcome(request: HttpRequest, execution_id: uuid.UUID) -> HttpResponse:
-    """One call whose outcome is unknown, as it stands beside the queue."""
+    """One call whose outcome is unknown, as shown next to the queue."""
     user = signed_in(request)
     execution = outcome.visible_or_404(user, execution_id)
     context = {"execution": execution, "may_resolve": auth.may_resolve(user, execution.run)}
@@ -107,7 +107,7 @@ def peek_outcome(request: HttpRequest, execution_id: uuid.UUID) -> HttpResponse:
 
 @require_safe
 def filter_panel(request: HttpRequest) -> HttpResponse:
-    """What the queue can be narrowed by: what waits now, and only that."""
+    """The choices for narrowing the queue: only those that occur in what waits now."""
     user, filters = signed_in(request), Filters.read(request.GET)
     found = queue.undecided(user).order_by().values_list("tool", "agent", "rule", "starter__username", "groups__name")
     combinations = list(found.distinct()[:CHOICES])
@@ -126,7 +126,7 @@ def filter_panel(request: HttpRequest) -> HttpResponse:
             ("rule", "Policy", [(rule, rule) for rule in rules]),
             ("starter", "Requester", [(name, name) for name in starters]),
             ("late", "Target", list(LATE.items())),
-            ("age", "Waiting for over", list(AGES.items())),
+            ("age", "Waiting longer than", list(AGES.items())),
             ("claimed", "Claimed by", [("nobody", "Nobody"), *((name, name) for name in holders)]),
             ("sort", "Order", list(SORTS.items())),
         ],
@@ -136,7 +136,7 @@ def filter_panel(request: HttpRequest) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def views(request: HttpRequest) -> HttpResponse:
-    """The views a person keeps, with what waits in each; posted, one more is kept."""
+    """A person's saved views, with the number of waiting requests in each. A post saves another."""
     user = signed_in(request)
     if request.method == "POST":
         filters = Filters.read(request.POST)
@@ -152,13 +152,13 @@ def views(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def view_delete(request: HttpRequest, view_id: uuid.UUID) -> HttpResponse:
-    """Forget a kept view. It changes no request."""
+    """Delete a saved view. This changes no request."""
     preferences.delete_view(signed_in(request), view_id)
     return redirect("inbox_views")
 
 
 def after(posted: QueryDict, approval_id: uuid.UUID) -> str:
-    """Where a page leads after a decision about a request: to what comes next where it was decided."""
+    """Where a page leads after a decision: to the next request, in the place where the decision was made."""
     if posted.get("next") == "focus":
         return reverse("focus") + f"?decided={approval_id}"
     if posted.get("next") != "inbox":
@@ -169,7 +169,7 @@ def after(posted: QueryDict, approval_id: uuid.UUID) -> str:
 
 
 def back(posted: QueryDict, approval_id: uuid.UUID) -> str:
-    """Where a page leads after a decision was taken back: to the same request, where that was done."""
+    """Where a page leads after a decision was taken back: to the same request, in the place where that was done."""
     if posted.get("next") != "inbox":
         return reverse("approval", args=[approval_id])
     return reverse("inbox") + Filters.read(posted).query(id=str(approval_id))
@@ -213,7 +213,7 @@ def _storms(filters: Filters, counts: queue.Counts, after: str) -> bool:
 
 
 def _chosen(request: HttpRequest, listed: queue.Queue) -> Approval | None:
-    """The request shown in the preview. Somebody else's id in the address shows nothing of it."""
+    """The request shown in the preview. The id of a request that this person may not see shows nothing."""
     user = signed_in(request)
     wanted = queue.read_ids([request.GET.get("id", "")])
     shown = wanted or [row.pk for row in listed.rows[:1]]

@@ -1,4 +1,4 @@
-"""Insights: figures for those who answer for the whole, each with the rows behind it."""
+"""Insights: figures for people with overall responsibility, each with the rows behind it."""
 
 import csv
 from collections.abc import Callable
@@ -32,7 +32,7 @@ TABS = (("insights", "Approvals"), ("insights_cost", "Cost"), ("insights_reliabi
 
 @dataclass(frozen=True)
 class Asked:
-    """What an address asks for: a period, a team, and up to when there are figures of it."""
+    """What an address asks for: a period, a team, and the time up to which figures exist."""
 
     user: User
     period: Period
@@ -41,9 +41,9 @@ class Asked:
     teams: list[tuple[int, str]]
     team: int = ALL_TEAMS
     not_taken: str = ""
-    """Why the period is not of the days that were asked for."""
+    """Why the period is not the one that was asked for."""
     late: datetime | None = None
-    """Figures end here, because adding up is behind."""
+    """Figures end here, because counting is behind."""
 
     @property
     def team_name(self) -> str:
@@ -52,21 +52,21 @@ class Asked:
 
 @require_safe
 def approvals(request: HttpRequest) -> HttpResponse:
-    """How many wait, how long deciding takes, who decides what."""
+    """How many requests wait, how long decisions take, who decides what."""
     asked = _asked(request, with_teams=True)
     return _page(request, asked, "insights", _approvals(asked))
 
 
 @require_safe
 def cost(request: HttpRequest) -> HttpResponse:
-    """What models and tools took, by day."""
+    """What models and tools cost, by day."""
     asked = _asked(request, UTC)
     return _page(request, asked, "insights_cost", _costs(asked))
 
 
 @require_safe
 def reliability(request: HttpRequest) -> HttpResponse:
-    """Which tools fail, and what is not called for now."""
+    """Which tools fail, and which are not called for now."""
     asked = _asked(request)
     breakers = list(Breaker.objects.all())
     context = {
@@ -79,7 +79,7 @@ def reliability(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def export(request: HttpRequest, slug: str) -> HttpResponse:
-    """One card as a table for a spreadsheet. What it would take for a formula is text there."""
+    """One card as a table for a spreadsheet. Cells it would treat as formulas are written as text."""
     found = _card(request, slug)
     if found is None:
         raise Http404("There is no such card.")
@@ -97,7 +97,7 @@ def _plain(cell: str) -> str:
 
 
 def _asked(request: HttpRequest, zone: tzinfo | None = None, *, with_teams: bool = False) -> Asked:
-    """What is asked for, by the days of the installation unless others are told."""
+    """What is asked for, in days of the installation's time zone unless another is given."""
     user = signed_in(request)
     if not user.has_perm(RIGHT):
         raise Forbidden("Insights are figures about everybody's requests, calls and costs.", RIGHT)
@@ -114,7 +114,7 @@ def _asked(request: HttpRequest, zone: tzinfo | None = None, *, with_teams: bool
 
 
 def _teams() -> list[tuple[int, str]]:
-    """The groups that decide about something: those a request or a rule has named."""
+    """The groups that decide something: those that a request or a rule names."""
     named = Q(Exists(Approval.groups.through.objects.filter(group=OuterRef("pk")))) | Q(
         Exists(Rule.groups.through.objects.filter(group=OuterRef("pk")))
     )
@@ -152,7 +152,7 @@ def _reliability(asked: Asked, breakers: list[Breaker]) -> Topic:
 
 
 def _card(request: HttpRequest, slug: str) -> tuple[Card, list[date]] | None:
-    """A card and the days it is of, whichever tab it is on."""
+    """A card on any tab, and the days it covers."""
     asked, by_utc = _asked(request, with_teams=True), _asked(request, UTC)
     makers: tuple[tuple[Asked, Callable[[Asked], Topic]], ...] = (
         (asked, _approvals),

@@ -1,4 +1,4 @@
-"""The tab of approvals: how many wait, how long deciding takes, who decides what. From figures, without a query."""
+"""The Approvals tab: how many wait, how long decisions take, who decides what. From figures, without queries."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ from agentapp.console.insights_parts import (
 from agentapp.insights import counting
 from agentapp.insights.reading import Requests, Sums, Waiting, by_day, waiting_by_hour
 
-# From so many approvals on a share of quick ones is shown for a person: fewer say nothing about anybody.
+# A person's share of quick approvals is shown from this many approvals on: fewer say nothing about anybody.
 FEWEST_OF_A_PERSON = 20
 FAST = f"<{counting.FAST.total_seconds():g}s"
 DECIDED = ("approved", "changed", "rejected", "responded")
@@ -53,7 +53,7 @@ class Told:
 
     @property
     def words(self) -> dict[str, str]:
-        """What every link into the audit trail says of the period and the team."""
+        """What every link into the audit trail says about the period and the team."""
         return within(self.found.period) | ({"team": self.team} if self.team else {})
 
 
@@ -128,7 +128,7 @@ def waiting_over_time(told: Told) -> Card:
     period = told.found.period
     hours = waiting_by_hour(told.found, told.at_end)
     is_now = period.end == told.now
-    # What waits now is a point of its own: it falls with each decision, and what was at a full hour does not.
+    # "Now" is a point of its own: its number falls with each decision, while those at full hours are fixed.
     passed = {at: count for at, count in hours.items() if not is_now or at < period.end}
     if period.by_hour:
         points = [(at_hour(at), count) for at, count in passed.items()]
@@ -156,7 +156,7 @@ def waiting_over_time(told: Told) -> Card:
 
 
 def _highest(hours: Mapping[datetime, int], last: datetime) -> list[tuple[Cell, int]]:
-    """By day. The midnight with which a period ends is of a day that is not in it."""
+    """By day. A period's closing midnight belongs to a day outside it."""
     most: dict[date, int] = {}
     for at, count in hours.items():
         day = timezone.localtime(at).date()
@@ -175,7 +175,7 @@ def time_to_decide(told: Told) -> Card:
         ("Hour" if period.by_hour else "Day", "Median, seconds", "95th percentile, seconds", "Requests"),
         [(name, _number(s.median), _number(s.p95), counted(s.timed)) for name, s in points],
     )
-    about = "" if claimed is None else f"Since the claim of whoever decided: {seconds(claimed)} at the median."
+    about = "" if claimed is None else f"From the decider's claim: {seconds(claimed)} at the median."
     if not values:
         return Card("time-to-decide", "Time to decide", table, wide=False,
                     empty="No request was decided in this time. Waits are drawn here once one is.")  # fmt: skip
@@ -260,7 +260,7 @@ def by_person(told: Told) -> Card:
 
 
 def quick(told: Told) -> Card:
-    """How often approvals came sooner than one can read. A reason to look, never a verdict."""
+    """How often approvals came faster than anybody can read. A reason to look, never a verdict."""
     found = [(key, sums) for key, sums in _people(told) if sums.approvals_seen]
     table = Table(
         ("Person", Cell("Approvals seen", "Approvals seen in the console"), "Under 3 s", "Share", "Approved"),
@@ -284,14 +284,14 @@ def quick(told: Told) -> Card:
             )
             for key, s in enough[:MOST_BARS]
         ],
-        empty=f"Nobody has approved {FEWEST_OF_A_PERSON} requests here in this time. From fewer nothing can be told.",
-        about="A quick approval may have been read elsewhere before, as in a message, a plan or a request like it; "
+        empty=f"Nobody has approved {FEWEST_OF_A_PERSON} requests here in this time. Fewer say nothing.",
+        about="The person may have read the request elsewhere before, as in a message, a plan or a similar request; "
         "simple requests take little time. It is a reason to ask, and to look at the rules, not a verdict.",
     )  # fmt: skip
 
 
 def _quick_of(told: Told, key: str) -> str:
-    """The quick approvals of one person."""
+    """The link to one person's quick approvals."""
     user = told.people.get(key)
     who = user.get_username() if user else f"user:{key}"
     return rows(did=("approved", "changed"), seen=FAST, who=who, **told.words)

@@ -1,4 +1,4 @@
-"""The tab of costs: what models and tools took, by day, and against the limits of agents. From figures, no query."""
+"""The Cost tab: what models and tools cost by day, compared with the agents' limits. From figures, without queries."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ OUTSIDE = "outside of steps"
 
 @dataclass(frozen=True)
 class Limits:
-    """What agents may cost in a day, together; and how many may cost anything."""
+    """What all agents together may cost in a day, and how many have no limit."""
 
     total: Decimal
     unlimited: int
@@ -40,17 +40,17 @@ class Limits:
 
     @property
     def holds(self) -> bool:
-        """Whether there is one for everything that is spent."""
+        """Whether every agent has a limit."""
         return bool(self.agents) and not self.unlimited
 
 
 def whole_days(period: Period) -> Period:
-    """A period from the beginning of its first day, by UTC: so limits count."""
+    """A period extended back to the start of its first UTC day, since limits count by UTC days."""
     return replace(period, begin=period.begin.astimezone(UTC).replace(hour=0))
 
 
 def topic(found: Costs, limits: Limits, spent: Decimal, now: datetime) -> Topic:
-    """`spent`: today, which the period need not hold."""
+    """`spent` is today's cost; the period need not include today."""
     words = within(found.period)
     return Topic(
         figures(found, limits, spent, now),
@@ -167,6 +167,6 @@ def _by_model(found: Costs, words: dict[str, str]) -> Card:
             for name in names[:MOST_BARS]
         ],
         empty="No model was asked in this time.",
-        about="Outside of steps: answers to people's questions, second looks, and replies no step was made of."
+        about="Outside of steps: answers to people's questions, second looks, and replies that did not become a step."
         if "" in found.replies else "",
     )  # fmt: skip

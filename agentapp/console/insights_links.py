@@ -1,4 +1,4 @@
-"""Where a figure leads: the rows of the audit trail behind it."""
+"""Where a figure leads: the audit trail's rows behind it."""
 
 import re
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ _NEEDS_QUOTES = re.compile(r'[\s,"\\]')
 
 
 def rows(**words: str | Sequence[str]) -> str:
-    """The audit trail, asked for what holds of all these words; of several values of one word, any must hold."""
+    """The audit trail filtered by all these words. Of several values of one word, any may match."""
     said = ((word, (values,) if isinstance(values, str) else values) for word, values in words.items())
     terms = [f"{word}:{','.join(map(_quoted, values))}" for word, values in said if any(values)]
     return f"{AUDIT}?{urlencode({'q': ' '.join(terms)})}"
 
 
 def is_askable(href: str) -> bool:
-    """Whether the line behind a link is one that the trail reads: there are bounds on how long it is."""
+    """Whether the audit trail accepts the query in this link: its length is limited."""
     try:
         parse(parse_qs(urlsplit(href).query)["q"][0])
     except Malformed:
@@ -31,7 +31,7 @@ def is_askable(href: str) -> bool:
 
 
 def within(period: Period) -> dict[str, str]:
-    """The words for a period: by days, and one that begins within a day by its hour."""
+    """The words for a period: days, or for one that begins within a day, the hour."""
     if period.key == "24h":
         return {"since": _moment(period.begin)}
     since = {"since": _since(period.begin)}
@@ -39,18 +39,18 @@ def within(period: Period) -> dict[str, str]:
 
 
 def on(day: date) -> dict[str, str]:
-    """The words for a day by UTC."""
+    """The words for a UTC day."""
     return {"since": _since(start_of(day, UTC)), "until": _until(start_of(day + DAY, UTC))}
 
 
 def _since(begin: datetime) -> str:
-    """As a day where one begins then for the trail, which reads days by the zone of the installation."""
+    """A day if one begins at this moment in the installation's time zone, which the trail uses; else the moment."""
     local = timezone.localtime(begin)
     return local.date().isoformat() if local.time() == time.min else _moment(begin)
 
 
 def _until(end: datetime) -> str:
-    """The same of an end: a day is meant with all of it, a moment is the first that is not."""
+    """The same for an end: a day includes all of itself, while a moment is the first one left out."""
     local = timezone.localtime(end)
     return (local.date() - DAY).isoformat() if local.time() == time.min else _moment(end)
 

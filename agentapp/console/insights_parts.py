@@ -1,4 +1,4 @@
-"""What the pages of Insights are made of: figures, and cards with a drawing, a sentence and a table. No queries."""
+"""The parts of the Insights pages: figures, and cards with a drawing, a sentence and a table. No queries."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,13 +14,13 @@ from agentapp.console.charts import Bar, Columns, Lines
 from agentapp.insights.adding import LEAST_FOR_P95
 
 DASH = "—"
-# A sum of one tool's bars that is longer than a page is a table.
+# A longer list of bars is left to the table.
 MOST_BARS = 12
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One number with its name. `change`: what became of it since the period before, and whether that is good."""
+    """One number with its name. `change`: how it changed from the period before, and `hue`: whether that is good."""
 
     name: str
     value: str
@@ -30,11 +30,11 @@ class Figure:
     change: str = ""
     hue: str = ""
     why: str = ""
-    """Why there is a dash in the place of a number."""
+    """Why there is a dash instead of a number."""
 
 
 class Cell(str):
-    """A value as people read it; `plain` is the same for a spreadsheet, empty where there is none."""
+    """A value for people to read. `plain` is the value for a spreadsheet, empty if there is none."""
 
     __slots__ = ("plain",)
     plain: str
@@ -47,7 +47,7 @@ class Cell(str):
 
 @dataclass(frozen=True)
 class Table:
-    """The same as the drawing in words and numbers, for the page and for a file. The first cell of a row names it."""
+    """The drawing's content in words and numbers, for the page and for a file. A row's first cell names it."""
 
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -55,7 +55,7 @@ class Table:
 
     @property
     def linked(self) -> list[tuple[Sequence[str], str]]:
-        """Each row with where it leads; empty: nowhere."""
+        """Each row with its link, or an empty text."""
         return list(zip_longest(self.rows, self.links, fillvalue=""))
 
 
@@ -70,7 +70,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Card:
-    """A drawing of one thing. `sentence` says what is to be seen in it."""
+    """A drawing of one thing. `sentence` says what it shows."""
 
     slug: str
     title: str
@@ -85,13 +85,13 @@ class Card:
     people: Sequence["Person"] = ()
     gauge: bool = False
     empty: str = ""
-    """What is said where there is nothing to draw."""
+    """What to say when there is nothing to draw."""
     about: str = ""
 
 
 @dataclass(frozen=True)
 class Person:
-    """What one person decided, in words; and of that how often they approved without a look that could be measured."""
+    """One person's decisions in words, and how many at high or critical risk came within 3 seconds of being shown."""
 
     user: User | None
     name: str
@@ -114,7 +114,7 @@ def percent(share: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A wait in whole seconds, as people read it."""
+    """A wait in whole seconds, for people to read."""
     return DASH if value is None else f"{int(value)} s" if value < 60 else formats.duration(value)
 
 
@@ -127,12 +127,12 @@ def money(amount: Decimal) -> Cell:
 
 
 def share(value: float | None) -> Cell:
-    """A share as percent; between 0 and 1 for a spreadsheet."""
+    """A share as a percentage; as a number between 0 and 1 for a spreadsheet."""
     return Cell(percent(value), None if value is None else f"{round(value, 4):g}")
 
 
 def wait(value: int | None) -> Cell:
-    """A wait as people read it; in seconds for a spreadsheet."""
+    """A wait for people to read; in seconds for a spreadsheet."""
     return Cell(seconds(value), value)
 
 
@@ -150,7 +150,7 @@ def few(number: int) -> str:
 
 
 def change(now: float | None, before: float | None, words: str) -> str:
-    """ "↓ 24 s": by how much something has changed. Empty where there is nothing to compare, or no change."""
+    """ "↓ 24 s": by how much something has changed. Empty if nothing can be compared or nothing changed."""
     if now is None or before is None or now == before:
         return ""
     return f"{'↓' if now < before else '↑'} {words}"
@@ -169,5 +169,5 @@ def plural(number: int, one: str, many: str = "") -> str:
 
 
 def _rounded(value: float) -> str:
-    """Whole percents; below ten with one place, unless it is none."""
+    """Whole percents; below ten with one decimal, unless that is zero."""
     return f"{value:.0f}" if value >= 10 or value == 0 or value == int(value) else f"{value:.1f}"

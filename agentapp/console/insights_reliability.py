@@ -1,4 +1,4 @@
-"""The tab of reliability: which tools fail how often, and what is not called for now. From rows read before."""
+"""The Reliability tab: which tools fail how often, and which are not called for now. From rows already read."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from agentapp.insights.periods import Period
 from agentapp.insights.reading import Calls
 from agentapp.models import Breaker
 
-# More of a hundred calls than this is more than happens now and then.
+# A larger share of failed calls than this is more than occasional.
 LIMIT = 0.05
 
 
@@ -68,7 +68,7 @@ def figures(
 
 
 def _failed_of(tools: Sequence[str], words: Mapping[str, str]) -> str:
-    """The failed calls of these tools. More than one line can name are in the table below. Of none: nothing."""
+    """The failed calls of these tools, or the table below if one query cannot name them all. Empty without tools."""
     if not tools:
         return ""
     href = rows(did="failed", tool=tools, **words)
@@ -114,7 +114,7 @@ def errors(found: Mapping[str, Calls], period: Period) -> Card:
 
 
 def tries(found: Mapping[str, Calls], period: Period) -> Card:
-    """Attempts, which are no calls: one call that is tried three times is one call."""
+    """Attempts are not calls: one call tried three times is one call."""
     made = [(tool, one) for tool, one in found.items() if one.attempts > one.calls and one.calls]
     made.sort(key=lambda one: (-(one[1].attempts - one[1].calls), one[0]))
     most = max((one.attempts for _, one in made), default=0)
@@ -136,7 +136,7 @@ def tries(found: Mapping[str, Calls], period: Period) -> Card:
 
 
 def stopped(breakers: Sequence[Breaker], now: datetime) -> list[Stopped]:
-    """Every breaker there is, those that stop something first."""
+    """Every breaker, those that stop something first."""
     order: list[str] = [Breaker.State.OPEN, Breaker.State.HALF_OPEN, Breaker.State.CLOSED]
     return [_told(one, now) for one in sorted(breakers, key=lambda one: (order.index(one.state), one.key))]
 

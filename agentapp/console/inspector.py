@@ -1,4 +1,4 @@
-"""What is shown beside the timeline about the row a person has chosen."""
+"""What is shown next to the timeline about the chosen row."""
 
 import json
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from approvals import lens
 from approvals.masking import MASK, masked
 from approvals.models import Approval
 
-# Of a long run, as many steps before the chosen one are shown as messages.
+# In a long run, at most this many steps before the chosen one are shown as messages.
 MAX_STEPS_READ = 30
 PARTS = {
     "arguments": "arguments_text",
@@ -34,7 +34,7 @@ PARTS = {
 
 @dataclass(frozen=True)
 class JSON:
-    """A stored JSON text with its secrets masked. `is_json` False: what was sent is not JSON, `text` is it."""
+    """A stored JSON text with its secrets masked. If `is_json` is false, the text is not JSON and is in `text`."""
 
     value: Any
     is_json: bool = True
@@ -65,7 +65,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Read:
-    """One message as the model could read it: the input, what it said itself, or the answer of a call."""
+    """One message as the model could read it: the input, what it said itself, or the answer to a call."""
 
     kind: Literal["input", "model", "tool"]
     text: str
@@ -76,7 +76,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Inspected:
-    """The chosen row. Of `step` and `call` only the one that `kind` names is there."""
+    """The chosen row. Of `step` and `call`, only the one named by `kind` is set."""
 
     kind: Literal["message", "model", "call"]
     row: Row
@@ -85,7 +85,7 @@ class Inspected:
     call: ToolExecution | None = None
     arguments: JSON | None = None
     proposed: JSON | None = None
-    """The model's own arguments, where a hook made another call of them."""
+    """The model's own arguments, if a hook changed the call."""
     result: JSON | None = None
     artifact: JSON | None = None
     changes: Sequence[Change] = ()
@@ -101,7 +101,7 @@ class Inspected:
     messages: Sequence[Read] = ()
     breakers: Sequence[Breaker] = ()
     matches: Sequence[GuidelineMatch] = ()
-    """Where guidelines decide: those the step looked at."""
+    """If guidelines decide: those the step looked at."""
     evaluations: Sequence[ToolEvaluation] = ()
 
     @property
@@ -114,7 +114,7 @@ class Inspected:
 
 
 def choose(run: Run, line: Timeline, step: int | None, call: int | None) -> Row | None:
-    """The row a person asked for; else the one to look at first. None: there is no such row."""
+    """The row a person asked for; else the one to look at first. None: no such row."""
     if step is not None:
         return line.row(step, call)
     if run.state in (Run.State.FAILED, Run.State.STOPPED) and line.first_failure:
@@ -124,9 +124,9 @@ def choose(run: Run, line: Timeline, step: int | None, call: int | None) -> Row 
 
 
 def inspect(run: Run, line: Timeline, row: Row, viewer: User, tab: str = "") -> Inspected | None:
-    """Everything kept about one row, as one of its tabs shows it. Few queries, however long the run.
+    """Everything kept about one row, as one of its tabs shows it. Few queries, however long the run is.
 
-    None: it is gone.
+    None: the row is gone.
     """
     if row.kind == "message":
         return Inspected("message", row)
@@ -163,7 +163,7 @@ def _model_call(run: Run, row: Row, tab: str) -> Inspected | None:
     if not steps:
         return None
     step = steps[-1]
-    # What stands for a decision that failed was never asked for.
+    # The placeholder for a failed decision was never asked for.
     calls = [] if step.error else step.executions.all()
     asked = [Asked(call, proposed_of(call) or arguments_of(call)) for call in calls] if tab == "summary" else []
     reason = words.reason(step.error) if step.error else ""
@@ -178,7 +178,7 @@ def _model_call(run: Run, row: Row, tab: str) -> Inspected | None:
 
 
 def messages_of(run: Run, steps: Sequence[Step]) -> list[Read]:
-    """What the model could read of this run when it decided the step behind these, which come with their calls."""
+    """What the model could read of this run when it decided the step after these. They come with their calls."""
     found = [Read("input", run.input, 0)] if not steps or steps[0].number == 1 else []
     for step in steps:
         found.append(Read("model", step.text, step.number))
@@ -190,7 +190,7 @@ def messages_of(run: Run, steps: Sequence[Step]) -> list[Read]:
 
 
 def breakers_of(call: ToolExecution) -> list[Breaker]:
-    """What would stop this tool now. One query."""
+    """The breakers that could stop this tool now. One query."""
     return list(Breaker.objects.filter(scope=Breaker.Scope.TOOL, key=call.tool.name)) if call.tool else []
 
 
@@ -207,24 +207,24 @@ def _raw_call(call: ToolExecution) -> list[tuple[str, JSON]]:
 
 
 def _reply(step: Step, calls: Sequence[ToolExecution]) -> JSON:
-    """What the provider wants back unchanged. It can hold arguments in forms that cannot be masked piece by piece."""
+    """What the provider wants back unchanged. It may contain arguments in forms that cannot be masked in part."""
     guarded = any(_secrets_of(call, "proposed") for call in calls)
     parts = MASK if guarded and step.provider_parts else step.provider_parts
     return JSON({"model": step.model, "finish_reason": step.finish_reason, "provider_parts": parts})
 
 
 def arguments_of(call: ToolExecution) -> JSON:
-    """The arguments as proposed, or as a hook made them."""
+    """The arguments as proposed, or as a hook changed them."""
     return _json(call.arguments_text, _secrets(call))
 
 
 def proposed_of(call: ToolExecution) -> JSON | None:
-    """The model's own arguments, where a hook changed the call."""
+    """The model's own arguments, if a hook changed the call."""
     return _json(call.proposed_text, _secrets_of(call, "proposed")) if call.proposed_name else None
 
 
 def full_text(call: ToolExecution, part: str) -> str:
-    """All of a call's arguments or result as indented JSON, secrets masked."""
+    """All of a call's arguments or its result as indented JSON, with secrets masked."""
     shown = _json(getattr(call, PARTS[part]), _secrets_of(call, part))
     return json.dumps(shown.value, ensure_ascii=False, indent=2) if shown.is_json else shown.text
 
@@ -233,17 +233,17 @@ def _json(text: str, secrets: set[str]) -> JSON:
     value, is_json = read(text)
     if is_json:
         return JSON(masked(value, secrets), length=len(text))
-    # What cannot be read cannot be masked piece by piece.
+    # What cannot be read cannot be masked in part.
     return JSON(None, is_json=False, text=MASK if secrets else text, length=len(text))
 
 
 def _secrets(call: ToolExecution) -> set[str]:
-    """What was secret when it was asked, and what is secret now."""
+    """What was secret when the call was made, and what is secret now."""
     return {*lens.hidden(call.all_secret_fields, call.all_pii_fields)}
 
 
 def _secrets_of(call: ToolExecution, part: str) -> set[str]:
-    """A hook may have made a call of another tool; then the tool the model had named has its secrets too."""
+    """Includes the secrets of the tool that the model named, if a hook changed the call to another tool."""
     named = None
     if part == "proposed" and call.proposed_name not in ("", call.name):
         named = Tool.objects.filter(name=call.proposed_name).first()

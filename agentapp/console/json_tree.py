@@ -13,16 +13,16 @@ from approvals.masking import MASK
 
 MAX_TEXT = 4096
 MAX_NODES = 600
-# What is nested deeper is not taken apart at all: what takes it apart calls itself for each level.
+# JSON nested more deeply is not shown as a tree: drawing the tree is recursive.
 _READ_DEPTH = 200
-# Up to here an object or a list stands open.
+# Up to this depth and size an object or a list is shown open.
 _OPEN_DEPTH, _OPEN_ITEMS = 2, 20
-# A short list of plain values stands on one line.
+# A short list of plain values is shown on one line.
 _INLINE_ITEMS, _INLINE_CHARS = 6, 24
 
 
 def json_tree(value: Any, secrets: Collection[str] = ()) -> SafeString:
-    """The tree of one JSON value. The values of keys in `secrets` are never written, at any depth."""
+    """The tree of one JSON value. Values of keys in `secrets` are never written, at any depth."""
     budget = iter(range(MAX_NODES))
     if isinstance(value, dict | list) and value:
         return format_html('<div class="json"><ul>{}</ul></div>', _items(value, secrets, 1, budget))
@@ -30,7 +30,7 @@ def json_tree(value: Any, secrets: Collection[str] = ()) -> SafeString:
 
 
 def read(text: str) -> tuple[Any, bool]:
-    """A stored JSON text as a value, and whether it could be read: it may be no JSON, or nested too deep."""
+    """A stored JSON text as a value, and whether it could be read. It may not be JSON, or be nested too deeply."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""What was said afterwards of decisions, whether their reader may say something too, and the cases made for them."""
+"""How decisions were judged afterwards, whether their reader may judge them, and the cases made from them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ HUES = {Judgement.Mark.GOOD: "ok", Judgement.Mark.WRONG: "wait", Judgement.Mark.
 
 @dataclass(frozen=True)
 class Judged:
-    """One decision with what was said of it, the last first."""
+    """One decision with its judgements, the last first."""
 
     decision: Decision
     said: Sequence[Judgement]
@@ -33,7 +33,7 @@ class Judged:
 
     @property
     def did(self) -> str:
-        """As in a sentence that begins with who decided."""
+        """What was done, to follow the decider's name in a sentence."""
         return DID[self.decision.type]
 
     @property
@@ -46,7 +46,7 @@ class Judged:
 
     @property
     def is_stale(self) -> bool:
-        """Whether it was judged otherwise since its case was made."""
+        """Whether its judgement has changed since its case was made."""
         return self.case is not None and self.last is not None and self.case.judged != self.last.mark
 
 
@@ -64,7 +64,7 @@ def context(decisions: Iterable[Decision], run: Run | None, user: User) -> dict[
 
 
 def of(decisions: Iterable[Decision], run: Run | None, user: User) -> list[Judged]:
-    """The decisions that were judged, or that this person may judge. Nothing is asked of the database for none."""
+    """The decisions that were judged or that this person may judge. Needs no query if there are none."""
     made = [decision for decision in decisions if not decision.mocked]
     if not made:
         return []

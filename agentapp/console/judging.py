@@ -1,4 +1,4 @@
-"""Saying afterwards of a decision whether it was good, and making a case of an eval for it."""
+"""Judging afterwards whether a decision was good, and making an eval case from it."""
 
 import uuid
 
@@ -20,7 +20,7 @@ CASE_RIGHT = "agentapp.change_evalcase"
 
 @require_POST
 def judge(request: HttpRequest, approval_id: uuid.UUID, decision_id: uuid.UUID) -> HttpResponse:
-    """Mark one decision. `event`: where it was marked from, to go back to."""
+    """Mark one decision. `event`: the audit event on whose page it was marked, to go back to."""
     user = signed_in(request)
     found = card_rows.visible_or_404(user, approval_id)
     if not any(decision.pk == decision_id for decision in found.decisions.all()):
@@ -39,7 +39,7 @@ def judge(request: HttpRequest, approval_id: uuid.UUID, decision_id: uuid.UUID) 
 
 @require_POST
 def make_case(request: HttpRequest, approval_id: uuid.UUID, decision_id: uuid.UUID) -> HttpResponse:
-    """Keep a case for a judged decision, and show it: it is there to be looked through."""
+    """Keep a case for a judged decision, and show it for review."""
     may_view(request)
     user = signed_in(request)
     found = card_rows.visible_or_404(user, approval_id)
@@ -47,7 +47,7 @@ def make_case(request: HttpRequest, approval_id: uuid.UUID, decision_id: uuid.UU
     if judgement is None:
         raise Http404("Nobody has judged such a decision.")
     if not evaluating.may_write(user):
-        raise Forbidden("A case of a run keeps what that run was given and what its tools said.", CASE_RIGHT)
+        raise Forbidden("A case made from a run keeps what that run was given and what its tools said.", CASE_RIGHT)
     run = get_object_or_404(auth.visible_runs(user).filter(pk=found.run_id).select_related("agent"))
     try:
         saved = evaluating.save_judged(Run.objects.get(pk=run.pk), judgement, user)

@@ -1,6 +1,6 @@
-"""The list of sessions as they are: when each was last used, and what it is called by now.
+"""Keep the list of sessions up to date: when each was last used, and its current key.
 
-At most once a minute: not every page is a write.
+Writes at most once a minute, so that not every page is a write.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ _NOTE_EVERY_SECONDS = 60
 
 
 def note(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Middleware. Sessions that were not begun on the sign-in page are in no list."""
+    """Middleware. Sessions that did not begin on the sign-in page are not listed."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
         before = request.COOKIES.get(settings.SESSION_COOKIE_NAME)
@@ -28,7 +28,7 @@ def note(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpR
         if key and listed and before and before != key:
             _follow(before, key)
         if listed and caches["process"].add(f"seen:{key}", True, _NOTE_EVERY_SECONDS):
-            with suppress(DatabaseError):  # one that takes no changes can be read all the same
+            with suppress(DatabaseError):  # a database that refuses writes can still be read
                 UserSession.objects.filter(session_key=key).update(last_seen_at=timezone.now())
         return response
 
@@ -36,6 +36,6 @@ def note(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpR
 
 
 def _follow(before: str, key: str) -> None:
-    """A session that has got another key, as with a new password, stays in the list: else nobody could end it."""
+    """Keep a session in the list when its key changes, as after a new password. Otherwise nobody could end it."""
     if not UserSession.objects.filter(session_key=key).exists():
         UserSession.objects.filter(session_key=before).update(session_key=key)

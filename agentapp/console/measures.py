@@ -1,4 +1,4 @@
-"""Figures for Prometheus, for whoever has the token."""
+"""Figures for Prometheus, for anybody who has the token."""
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required

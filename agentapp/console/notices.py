@@ -1,4 +1,4 @@
-"""What a browser tells its user while the inbox is in a hidden tab: what waits, and the news that is theirs."""
+"""What a browser tells its user while the inbox is in a hidden tab: waiting requests, and news meant for them."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -27,9 +27,9 @@ from approvals.policy import risks_from
 
 Kind = Notification.Kind
 NEWEST = 20
-# A page tells of what is new to it. What is older than this it need not be given.
+# A page tells only what is new to it, so it need not be given anything older.
 LATELY = timedelta(days=1)
-# Behind what it is about, as mail has it.
+# The words after the title, as in mail.
 _WORDS: dict[str, str] = {
     Kind.WAITING: "is waiting",
     Kind.HANDED: "was handed to you",
@@ -44,7 +44,7 @@ _WORDS: dict[str, str] = {
 
 @dataclass(frozen=True)
 class _News:
-    """One thing to tell somebody. `key`: what it is known by, so that the same is told once."""
+    """One thing to tell somebody. `key` identifies it, so that it is told only once."""
 
     kind: str
     key: object
@@ -54,7 +54,7 @@ class _News:
 
 @require_safe
 def notices(request: HttpRequest) -> JsonResponse:
-    """The newest of each kind that this person wants to be told of here, each with what a locked screen may show."""
+    """The newest notices of each kind that this person wants here, each with what a locked screen may show."""
     user = signed_in(request)
     chosen = preferences.of(user)
     if quiet_until(preferences.manners_of(chosen), timezone.now()) is not None:
@@ -63,7 +63,7 @@ def notices(request: HttpRequest) -> JsonResponse:
     for kind, find in _FINDS.items():
         if preferences.BROWSER in preferences.ways(chosen, kind):
             found[kind] = find(user, chosen)
-    # Whom it waits for by now has been told so already.
+    # People for whom a request waits have already been told about it.
     waiting = {news.approval.pk for news in found.get(Kind.WAITING, ())}
     told = [
         _notice(news, chosen.shows_arguments)
@@ -123,9 +123,9 @@ def _escalated(user: User, chosen: Preferences) -> list[_News]:
 
 
 def _steps(user: User, chosen: Preferences, what: str) -> list[tuple[Approval, int, dict[str, Any]]]:
-    """The steps that were taken of what waits in somebody's sight, and that say this."""
+    """The escalation steps of this kind already taken for requests waiting in this person's sight."""
     waits = queue.pending(user).filter(escalated__gt=0, risk__in=risks_from(chosen.least_risk))
-    # Whoever has had their say waits for others.
+    # Those who have already decided are waiting for others.
     said = Decision.objects.filter(user=user, undone_at__isnull=True)
     rows = waits.exclude(decisions__in=said).order_by("-created_at")[:NEWEST]
     taken = ((row, enumerate(row.escalation[: row.escalated], start=1)) for row in rows)

@@ -1,4 +1,4 @@
-"""Where each argument of a request came from, in words, beside the argument."""
+"""Where each argument of a request came from, in words, next to the argument."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from agentapp.console.schema_form import SchemaForm
 from approvals.models import Approval
 from approvals.risk import HIGH_FROM, MEDIUM_FROM
 
-# The worst first. What stands in many a text by chance, and what the schema offers, is not said.
+# The worst first. Origins of common texts and of values the schema offers are not shown.
 WORDS = {
     "outside": ("globe", "From outside"),
     "model": ("spark", "Made by the model"),
@@ -23,7 +23,7 @@ MOST_NOTES = 3
 
 @dataclass(frozen=True)
 class Note:
-    """One origin of a value. `n` is the evidence it stands in, where the card shows that."""
+    """One origin of a value. `n` is the number of the evidence that contains it, if the card shows that."""
 
     kind: str
     icon: str
@@ -36,7 +36,7 @@ class Note:
 
 
 def label(form: SchemaForm, approval: Approval, proposed: Mapping[str, Any]) -> list[str]:
-    """Put beside each field where its values came from. Returns the fields that hold something from outside."""
+    """Note next to each field where its values came from. Returns the fields that contain something from outside."""
     rows = approval.provenance
     if rows and form.arguments != proposed:
         rows = provenance.after_edit(rows, proposed, form.arguments)
@@ -59,7 +59,7 @@ def label(form: SchemaForm, approval: Approval, proposed: Mapping[str, Any]) -> 
 
 
 def _notes(rows: Iterable[Mapping[str, Any]], approval: Approval) -> list[Note]:
-    """The worst first, and of those alike one."""
+    """The worst first, without duplicates."""
     notes = {_note(row, approval) for row in rows if row.get("origin") in WORDS}
     worst = list(WORDS)
     ordered = sorted(notes, key=lambda note: (worst.index(note.kind), note.step or 0, note.source, note.part))
@@ -82,7 +82,7 @@ def _note(row: Mapping[str, Any], approval: Approval) -> Note:
 
 
 def _evidence(row: Mapping[str, Any], approval: Approval) -> int | None:
-    """The number of the evidence that is the source: the result of the same call, or what the run was given."""
+    """The number of the evidence that is the source: the result of the same call, or the run's input."""
     for item in approval.evidence:
         of_call = item.get("kind") == "result" and row.get("ref") and item.get("ref") == row["ref"]
         given = item.get("kind") == "message" and row.get("source") == item.get("title")
@@ -92,7 +92,7 @@ def _evidence(row: Mapping[str, Any], approval: Approval) -> int | None:
 
 
 def risk_of(approval: Approval) -> dict[str, Any]:
-    """Why a request is of its risk: each factor with its weight, and what they come to."""
+    """Why a request has its risk: each factor with its weight, and their sum."""
     factors = approval.risk_factors
     score = sum(int(factor.get("points", 0)) for factor in factors)
     return {"factors": factors, "score": score, "medium_from": MEDIUM_FROM, "high_from": HIGH_FROM}

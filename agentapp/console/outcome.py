@@ -1,4 +1,4 @@
-"""Calls whose outcome is unknown: a person finds out and says what happened."""
+"""Calls whose outcome is unknown: a person finds out what happened and says so."""
 
 import uuid
 
@@ -13,7 +13,7 @@ from agentapp.models import ToolExecution
 
 
 def visible_or_404(user: object, execution_id: uuid.UUID) -> ToolExecution:
-    """A call of a run this person may see, that was unknown at some time."""
+    """A call whose outcome is or was unknown, of a run this person may see."""
     found = ToolExecution.objects.select_related("run", "tool", "approval").filter(
         pk=execution_id,
         run__in=auth.visible_runs(user),  # type: ignore[arg-type]
@@ -27,7 +27,7 @@ def visible_or_404(user: object, execution_id: uuid.UUID) -> ToolExecution:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def resolve(request: HttpRequest, execution_id: uuid.UUID) -> HttpResponse:
-    """The call and the question; posted, the answer."""
+    """The call and the question. A post answers it."""
     user = signed_in(request)
     execution = visible_or_404(user, execution_id)
     context = {"execution": execution, "may_resolve": auth.may_resolve(user, execution.run)}

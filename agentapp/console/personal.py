@@ -1,4 +1,4 @@
-"""Seeing personal data on the pages of a run: asked for, on record, and for some minutes."""
+"""Seeing personal data on a run's pages: on request, recorded, and for some minutes."""
 
 import uuid
 from typing import Any
@@ -14,7 +14,7 @@ from agentapp.console.shell import Forbidden, signed_in
 
 @require_POST
 def run_personal(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """Show it from now on, or with `hide` mask it again; then back to the page of the run where that was pressed."""
+    """Show it from now on, or with `hide` mask it again; then go back to the run's page where this was pressed."""
     user = signed_in(request)
     if "hide" in request.POST:
         discretion.hide_of_run(request, run_id)
@@ -31,7 +31,7 @@ def run_personal(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 
 def of(request: HttpRequest, run_id: uuid.UUID) -> dict[str, Any]:
-    """What `_personal_data.html` needs: whether they may ask, and up to when it is shown."""
+    """What `_personal_data.html` needs: whether they may ask, and until when the data is shown."""
     return {
         "may_show_personal": discretion.may_see(request),
         "personal_until": discretion.shown_until(request, run_id),

@@ -1,4 +1,4 @@
-"""The calls of a plan as people read them: what they approve, and afterwards what has come of each."""
+"""The calls of a plan for people to read: what they approve, and afterwards what came of each."""
 
 import uuid
 from collections.abc import Collection, Mapping
@@ -20,17 +20,17 @@ from approvals.planned import ShownCall
 
 @dataclass(frozen=True)
 class Line:
-    """One call of a plan, as it was shown, with where it stands now."""
+    """One call of a plan as it was shown, and where it stands now."""
 
     number: int
     call: ShownCall
     arguments: list[tuple[str, str]]
     state: list[tuple[str, str]]
     standing: str = ""
-    """Empty while the plan is not approved, else: made, waits, ended."""
+    """Empty until the plan is approved; then made, waits or ended."""
     words: str = ""
     execution: ToolExecution | None = None
-    """The call that was made under it, for who may see its run."""
+    """The call that was made under it, for people who may see its run."""
 
     @property
     def risk(self) -> str:
@@ -43,7 +43,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan's calls, and whether its reader may end what is left of it."""
+    """A plan's calls, and whether its reader may end the rest of it."""
 
     lines: list[Line]
     left: int
@@ -51,7 +51,7 @@ class Plan:
 
 
 def plan_of(approval: Approval, user: User) -> Plan | None:
-    """The calls of a plan. None, and no query, for a request that is none; three queries for one that is approved."""
+    """The calls of a plan. None, without a query, if it is not a plan; three queries for an approved plan."""
     if not approval.is_plan:
         return None
     rows = {row.position: row for row in approval.planned_calls.all()} if approval.used_at is not None else {}
@@ -67,7 +67,7 @@ def plan_of(approval: Approval, user: User) -> Plan | None:
 
 
 def as_asked(approval: Approval) -> Plan | None:
-    """The calls of a plan as they stood before people, whatever has become of them. No query."""
+    """The calls of a plan as people saw them, whatever has become of them since. No query."""
     if not approval.is_plan:
         return None
     calls = enumerate(planned.calls_in(approval.plan_text), start=1)
@@ -80,13 +80,13 @@ def _hidden(approval: Approval) -> list[str]:
 
 
 def _has_ended(approval: Approval) -> bool:
-    """Whether the run of a plan is over, as far as that was read with the request."""
+    """Whether the run of a plan is over, if it was read with the request."""
     execution: ToolExecution | None = getattr(approval, "execution", None)
     return execution is not None and execution.run.is_final
 
 
 def _made(ids: list[uuid.UUID], approval: Approval, user: User) -> Mapping[uuid.UUID, ToolExecution]:
-    """The calls that were made under a plan, if this person may see its run."""
+    """The calls made under a plan, if this person may see its run."""
     seen = ToolExecution.objects.filter(pk__in=ids, run__in=auth.visible_runs(user).filter(pk=approval.run_id))
     return {execution.pk: execution for execution in seen.select_related("step")}
 
@@ -118,10 +118,10 @@ def _line(
 def _came_to(execution: ToolExecution | None) -> str:
     if execution is None or execution.result_status in ("", ToolExecution.ResultStatus.OK):
         return "Made"
-    return f"Made, and it failed: {execution.get_result_status_display().lower()}"
+    return f"Made, but it failed: {execution.get_result_status_display().lower()}"
 
 
 def _texts(value: Any) -> list[tuple[str, str]]:
-    """Names and values as texts: a text as it is, all else as JSON."""
+    """Names and values as texts: text as it is, everything else as JSON."""
     found = value if isinstance(value, dict) else {}
     return [(name, item if isinstance(item, str) else canonical(item)) for name, item in found.items()]

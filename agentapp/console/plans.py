@@ -1,4 +1,4 @@
-"""Ending what is left of a plan, from the page of its request."""
+"""Ending the rest of a plan, from the page of its request."""
 
 import uuid
 
@@ -13,7 +13,7 @@ from agentapp.console.shell import signed_in
 
 @require_POST
 def end(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
-    """Let nothing more of a plan run without being asked about; with a reason."""
+    """End the rest of a plan, with a reason. The rules then decide on its other calls, as on any call."""
     user = signed_in(request)
     found = card_rows.visible_or_404(user, approval_id)
     why = request.POST.get("reason", "")

@@ -1,4 +1,4 @@
-"""Whether this process lives, whether it can serve, and what is wrong."""
+"""Whether this process is alive, whether it can serve, and what is wrong."""
 
 from django.contrib.auth.decorators import login_not_required
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
@@ -20,8 +20,8 @@ def healthz(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
-    """503 until the database answers and has the tables. What else is wrong is said, without naming rows: anybody can
-    ask.
+    """503 until the database answers and has its tables. Other problems are listed without naming rows, since anybody
+    can ask.
     """
     problems = health.current()
     unavailable = any(problem.fatal for problem in problems)
@@ -33,7 +33,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
 @never_cache
 @require_safe
 def wellbeing(request: HttpRequest) -> HttpResponse:
-    """The banner of the console's pages, for those who can do something about it."""
+    """The banner on the console's pages, for people who can do something about it."""
     if not signed_in(request).is_staff:
         raise Http404
     return render(request, "console/_health.html", {"unwell": health.current()})

@@ -1,4 +1,4 @@
-"""A page that cannot be shown: what happened, what did not happen, what to do. In full, or as a part of a page."""
+"""A page that cannot be shown: what happened, what did not happen, what to do. As a page or as part of one."""
 
 import logging
 import secrets
@@ -21,16 +21,16 @@ from approvals.database import AWAY
 
 log = logging.getLogger(__name__)
 
-# Of those who can help, no more than these are named.
+# At most this many people who can help are named.
 _HELPERS = 3
-# What Django calls staff is no permission of its own.
+# Django's "staff" is not a permission of its own.
 _STAFF = "staff"
-# The pages of the admin, by the end of their names, and what each wants at least.
+# The admin's pages, by the end of their names, and the least right that each needs.
 _ACTS = {"changelist": "view", "history": "view", "change": "view", "add": "add", "delete": "delete"}
 _OURS = "Something went wrong here, and it has been logged. What was under way was not saved."
 _ITS = (
-    "It may be away, busy, or take no changes now. Look before you repeat what was under way: most likely it was not "
-    "saved. Requests go on waiting, and nothing is approved by itself."
+    "It may be away, busy, or accept no changes now. Before you repeat what was under way, see whether it was saved: "
+    "most likely it was not. Requests go on waiting, and nothing is approved by itself."
 )
 _GONE = {
     "approvals": "There is no such request, or it is not for you to see.",
@@ -41,9 +41,9 @@ _GONE = {
 
 @dataclass(frozen=True)
 class Problem:
-    """Why there is nothing to see. `again` offers to try once more, `right` names what is missing.
+    """Why there is nothing to see. `again` offers to try again, `right` names what is missing.
 
-    `is_final`: trying once more would come to the same, and not even a part of a page offers it.
+    `is_final`: another try would end the same, so not even a part of a page offers one.
     """
 
     title: str
@@ -77,7 +77,7 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def _right_of_admin(request: HttpRequest) -> str:
-    """The right that a page of the admin wanted; the admin refuses without a word. Empty: it is another page."""
+    """The right that a page of the admin needed, since the admin refuses without saying why. Empty for other pages."""
     match = request.resolver_match
     if match is None or match.namespace != "admin" or not _is_signed_in(request):
         return ""
@@ -95,15 +95,15 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def say_what_is_no_page(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Middleware. Whoever opens what a button sends to, as by reloading or after signing in, reads that nothing was
-    done, and comes to its page. What programs are answered says what is wrong already.
+    """Middleware for people who open an address meant for a button, as by reloading or after signing in. They read that
+    nothing was done and get a link to its page. Answers to programs say what is wrong already.
     """
 
     def middleware(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
         if response.status_code != 405 or request.method not in ("GET", "HEAD") or response.content:
             return response
-        words = "This is where a button sends to. Opening it sends nothing: nothing was done or changed just now."
+        words = "A button sends to this address. Opening it sends nothing: nothing was done or changed just now."
         problem = Problem(
             "There is nothing to open here", words, is_final=True, icon="search", back=_page_above(request)
         )
@@ -115,7 +115,7 @@ def say_what_is_no_page(get_response: Callable[[HttpRequest], HttpResponse]) -> 
 
 
 def _page_above(request: HttpRequest) -> str:
-    """The page that what was opened belongs to: that of a request or run, else the next above. Empty: the first one."""
+    """The page this address belongs to: its request's or run's, else the nearest one above. Empty: the first page."""
     named = request.resolver_match.kwargs if request.resolver_match is not None else {}
     for name, page in (("approval_id", "approval"), ("run_id", "run")):
         if name in named:
@@ -132,7 +132,7 @@ def _page_above(request: HttpRequest) -> str:
 
 
 def session_changed(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """A form whose token does not match: somebody signed in or out since its page was opened."""
+    """A form with the wrong token: somebody signed in or out since its page was opened."""
     words = "Nothing was sent. You signed in or out since this page was opened. Go back and send it again."
     if reason == REASON_NO_CSRF_COOKIE:
         words = "Nothing was sent. The browser keeps no cookies for this site; allow them, go back and send it again."
@@ -140,13 +140,13 @@ def session_changed(request: HttpRequest, reason: str = "") -> HttpResponse:
 
 
 def broken(request: HttpRequest) -> HttpResponse:
-    """Our own failure, or the database's. No query, so that it can be shown when the database is what fails."""
+    """Our own failure, or the database's. Makes no query, so it can be shown when the database fails."""
     reference = f"E-{secrets.token_hex(4).upper()}"
-    # A request that failed before it had one has none.
+    # A request that failed early has no id yet.
     request_id = getattr(request, "request_id", "")
     failure = sys.exc_info()[0]
     name = failure.__name__ if failure else "an error"
-    # The traceback stands beside this line, logged by Django.
+    # Django logs the traceback next to this line.
     log.error("%s: %s %s failed with %s", reference, request.method, request.path, name)
     title, words, status = "This did not work", _OURS, 500
     if failure is not None and issubclass(failure, AWAY):
@@ -170,13 +170,13 @@ def _answer(request: HttpRequest, status: int, problem: Problem) -> HttpResponse
 
 
 def _is_signed_in(request: HttpRequest) -> bool:
-    """A request that is refused early has no person yet."""
+    """Whether somebody is signed in. A request that is refused early has no user yet."""
     user = getattr(request, "user", None)
     return user is not None and bool(user.is_authenticated)
 
 
 def _who_can_help(right: str) -> tuple[str, list[str], list[User]]:
-    """The right as people read it, the roles that carry it, and some who can give it."""
+    """The right in people's words, the roles that carry it, and some people who can give it."""
     app, _, codename = right.partition(".")
     permission = Permission.objects.filter(content_type__app_label=app, codename=codename).first()
     roles = Group.objects.filter(permissions=permission).order_by("name") if permission else Group.objects.none()
@@ -186,7 +186,7 @@ def _who_can_help(right: str) -> tuple[str, list[str], list[User]]:
 
 
 def page_of(request: HttpRequest) -> str:
-    """The page of ours from which something was posted, as a path; else the first one."""
+    """The path of our page from which something was posted; else the first page."""
     referrer = request.headers.get("Referer", "")
     if not url_has_allowed_host_and_scheme(referrer, {request.get_host()}, request.is_secure()):
         return "/"

@@ -4,7 +4,7 @@ import statistics
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from functools import cache
 from typing import Any
@@ -19,15 +19,16 @@ from agentapp.console.filters import DECIDED, Filters
 from agentapp.models import SavedView, ToolExecution
 from approvals import entitlement, questions
 from approvals.models import Approval, ApprovalKind, Claim, Decision
+from approvals.places import moment
 from approvals.prepared import Given
 
 PAGE = 50
 UNKNOWN_SHOWN = 20
-# From here on a list is no longer read row by row.
+# Above this a list can no longer be read row by row.
 STORM = 200
 STORM_GROUPS = 40
 ENDED = (*Approval.DECIDED, Approval.State.USED, Approval.State.EXPIRED)
-# What only the card shows; a list of requests does without.
+# Only the card shows these; a list of requests leaves them out.
 _HEAVY = (
     "arguments",
     "sentence",
@@ -47,7 +48,7 @@ _FOR_PEOPLE = Q(kind__in=(ApprovalKind.AUTHORIZATION, ApprovalKind.PLAN))
 
 @dataclass
 class Group:
-    """Rows that are due in the same stretch of time, or alike in what the list is ordered by."""
+    """Rows that are due in the same period, or equal in what the list is ordered by."""
 
     title: str
     rows: list[Approval] = field(default_factory=list)
@@ -55,7 +56,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Queue:
-    """One page of requests, what is new since it was first shown, and where the next page begins."""
+    """One page of requests, how many are new since it was first shown, and where the next page begins."""
 
     groups: list[Group]
     rows: list[Approval]
@@ -76,7 +77,7 @@ class Counts:
 
 
 def undecided(user: User) -> QuerySet[Approval]:
-    """The requests that wait for people. What waits for a customer is on the page of its run."""
+    """The requests that wait for people. Those that wait for a customer are on the page of their run."""
     return waiting_among(auth.visible_approvals(user))
 
 
@@ -85,12 +86,12 @@ def waiting_among(approvals: QuerySet[Approval]) -> QuerySet[Approval]:
 
 
 def pending(user: User) -> QuerySet[Approval]:
-    """What needs a decision and is in this person's sight, those due first."""
+    """What needs a decision and this person may see, those due first."""
     return undecided(user).filter(looking.tab(looking.NEEDS, user.pk)).order_by("expires_at", "id")
 
 
 def pending_ids(user: User, most: int) -> list[uuid.UUID]:
-    """The first of them."""
+    """The first of their ids."""
     return _pending_ids(most).rows(user)
 
 
@@ -104,7 +105,7 @@ def _pending_ids(most: int) -> entitlement.Seen[uuid.UUID]:
 
 
 def counts(user: User) -> Counts:
-    """One query for every figure."""
+    """All figures in one query."""
     now = timezone.localtime()
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     found = _COUNTS.first(user, midnight=midnight, soon=now + timedelta(minutes=5))
@@ -112,7 +113,7 @@ def counts(user: User) -> Counts:
 
 
 def _counted(sight: entitlement.Sight, reader: entitlement.Person) -> QuerySet[Approval, tuple[Any, ...]]:
-    """The figures as one row, behind what they have in common. No row: there is nothing to count."""
+    """The figures as one row, after a constant column. No row: there is nothing to count."""
     waits = Q(state__in=Approval.UNDECIDED) & _FOR_PEOPLE
     today = Q(state__in=ENDED, decided_at__gte=Given("midnight", DateTimeField()))
     tabs = {name: waits & looking.tab(name, reader) for name in ("mine", "needs", "free", "snoozed")}
@@ -129,7 +130,7 @@ _COUNTS = entitlement.Seen(_counted)
 
 
 def saved_views(user: User) -> list[tuple[SavedView, Filters, int | None]]:
-    """The views a person keeps, and how many requests wait in each. Two queries, however many there are."""
+    """A person's saved views, and how many requests wait in each. Two queries, however many views."""
     views = list(SavedView.objects.filter(user=user, page="inbox"))
     read = {str(view.pk): looking.read_query(view.query) for view in views}
     wanted = {
@@ -142,11 +143,11 @@ def saved_views(user: User) -> list[tuple[SavedView, Filters, int | None]]:
 
 
 def waiting(user: User, filters: Filters, after: str) -> Queue:
-    """The requests that wait, in the order asked for. `after` is where the page before ended."""
+    """The waiting requests, in the order asked for. `after` is where the previous page ended."""
     if filters.narrow or after:
         found = looking.ordered(_in_view(user, filters), filters)
         rows = list(_beside(found, after, filters.order)[: PAGE + 1])
-    else:  # as nearly everybody looks at it
+    else:  # the view that nearly everybody uses
         rows = _first_page(filters.view, filters.sort).rows(user)
     return Queue(_grouped(rows[:PAGE], filters), rows[:PAGE], next_page=_next_page(rows, filters.order))
 
@@ -167,7 +168,7 @@ def as_shown(user: User, filters: Filters, shown: Sequence[uuid.UUID], last: str
     return Queue(_grouped(rows, filters), rows, new=new, next_page=last)
 
 
-# The last of what is shown is named again until there are so many: for each number it is another statement.
+# The last id is repeated up to one of these sizes, because each number of ids needs a statement of its own.
 _SIZES = (0, 1, 10, 25, PAGE, 2 * PAGE)
 
 
@@ -191,7 +192,7 @@ def _among(size: int) -> entitlement.Seen[Approval]:
 
 @cache
 def _others(view: str, size: int) -> entitlement.Seen[int]:
-    """How many a tab shows, that nothing narrows, beside those. No row: none."""
+    """How many other requests a tab shows without filters. No row: none."""
 
     def number(sight: entitlement.Sight, reader: entitlement.Person) -> QuerySet[Approval, int]:
         alike = _of_tab(view, sight, reader).exclude(pk__in=_ids(size)).annotate(all=Value(1)).values("all")
@@ -201,7 +202,7 @@ def _others(view: str, size: int) -> entitlement.Seen[int]:
 
 
 def decided(user: User, filters: Filters, after: str) -> Queue:
-    """The requests that have been decided or have ended by themselves, latest first."""
+    """The requests that were decided or ended by themselves, latest first."""
     ended = auth.visible_approvals(user).filter(state__in=ENDED, decided_at__isnull=False)
     found = looking.ordered(ended.filter(filters.condition(user)).defer(*_HEAVY), filters)
     found = found.select_related("execution").prefetch_related(_counting())
@@ -210,14 +211,14 @@ def decided(user: User, filters: Filters, after: str) -> Queue:
 
 
 def storm(user: User) -> list[dict[str, Any]]:
-    """Far more requests than anybody reads, counted by what they have in common; the most first."""
+    """Far more requests than anybody can read, counted by what they have in common, the largest group first."""
     alike = pending(user).order_by().values("agent", "tool", "rule")
     found = alike.annotate(n=Count("pk"), first=Min("expires_at")).order_by("-n", "first")
     return [dict(group) for group in found[:STORM_GROUPS]]
 
 
 def unknown_outcomes(user: User) -> list[ToolExecution]:
-    """Calls of which nobody knows whether they happened, oldest first."""
+    """Calls whose outcome is unknown, oldest first."""
     unknown = ToolExecution.objects.filter(
         state=ToolExecution.State.OUTCOME_UNKNOWN, mocked=False, run__in=auth.visible_runs(user)
     )
@@ -238,7 +239,7 @@ def my_day(user: User) -> tuple[int, timedelta | None]:
 
 
 def read_ids(values: Iterable[str]) -> list[uuid.UUID]:
-    """The ids among texts from a query string; what is not an id is passed over."""
+    """The ids among texts from a query string. Anything else is skipped."""
     found = []
     for value in list(values)[: 2 * PAGE]:
         try:
@@ -249,14 +250,14 @@ def read_ids(values: Iterable[str]) -> list[uuid.UUID]:
 
 
 def _in_view(user: User, filters: Filters) -> QuerySet[Approval]:
-    """What a tab shows of the requests that wait, narrowed by the filters."""
+    """The waiting requests that a tab shows, narrowed by the filters."""
     tab = "snoozed" if filters.snoozed else filters.view
     return _with_claims(undecided(user).filter(looking.tab(tab, user.pk), filters.condition(user)), user.pk)
 
 
 @cache
 def _first_page(view: str, sort: str) -> entitlement.Seen[Approval]:
-    """Where a tab begins that nothing narrows. There are twenty of them."""
+    """The first page of a tab without filters. There are twenty of them."""
 
     def first(sight: entitlement.Sight, reader: entitlement.Person) -> QuerySet[Approval]:
         shown = _with_claims(_of_tab(view, sight, reader), reader)
@@ -270,7 +271,7 @@ def _of_tab(view: str, sight: entitlement.Sight, reader: entitlement.Person) -> 
 
 
 def _with_claims(approvals: QuerySet[Approval], person: entitlement.Person) -> QuerySet[Approval]:
-    """With who looks after each, and for whom this person would decide."""
+    """Add who looks after each request, and for whom this person would decide."""
     shown = approvals.defer(*_HEAVY).select_related("claim__user", "claim__group")
     return shown.annotate(for_whom=entitlement.lender_shown(person))
 
@@ -314,11 +315,11 @@ def _by(rows: list[Approval], titles: list[str]) -> list[Group]:
     return list(groups.values())
 
 
-# ---- pages: a place is what the last row has in each part of the order, so that pages neither miss nor repeat
+# ---- pages: a place is the last row's value for each part of the order, so that pages neither miss nor repeat rows
 
 
 def _beside(rows: QuerySet[Approval], place: str, order: tuple[str, ...], before: bool = False) -> QuerySet[Approval]:
-    """The rows behind a place, or before it. A place that cannot be read is the beginning."""
+    """The rows after a place, or before it. A place that cannot be read means the beginning."""
     values = _place(place, order)
     if values is None:
         return rows
@@ -347,13 +348,6 @@ def _place(text: str, order: tuple[str, ...]) -> list[Any] | None:
         return None
 
 
-def _moment(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        raise ValueError("A place names a moment with its time zone.")
-    return moment.astimezone(UTC)
-
-
 def _amount(text: str) -> Decimal:
     amount = Decimal(text)
     if not amount.is_finite() or abs(amount) > 10**12:
@@ -368,13 +362,13 @@ def _rank(text: str) -> int:
 
 
 _READ: dict[str, Any] = {
-    "expires_at": _moment, "created_at": _moment, "decided_at": _moment, "id": uuid.UUID, "rank": _rank,
+    "expires_at": moment, "created_at": moment, "decided_at": moment, "id": uuid.UUID, "rank": _rank,
     "run_cost": _amount,
 }  # fmt: skip
 
 
 def holder(row: Approval) -> Claim | None:
-    """The claim that a row of the list shows, read with it."""
+    """The claim shown with a row of the list, already read with it."""
     if row.state not in Approval.UNDECIDED:
         return None
     claim: Claim | None = getattr(row, "claim", None)

@@ -1,4 +1,4 @@
-"""Showing again who one is, before what matters: passkey, code or password, all on one page."""
+"""Showing again who you are, before something important: passkey, code or password, all on one page."""
 
 from http import HTTPStatus
 from typing import Any
@@ -24,7 +24,7 @@ from approvals import ledger
 
 @method_decorator([never_cache, sensitive_post_parameters("password")], name="dispatch")
 class Reauthenticate(BaseReauthenticateView):
-    """`?next=` is where one goes on. Each way to show it is a form of its own; the field that came says which."""
+    """`?next=` is where to go on. Each way is a form of its own; the posted field tells which."""
 
     template_name = "console/reauthenticate.html"
 
@@ -48,7 +48,7 @@ class Reauthenticate(BaseReauthenticateView):
         return super().form_valid(form)
 
     def form_invalid(self, form: Any) -> HttpResponse:
-        if not isinstance(form, ReauthenticateForm):  # a wrong password is recorded where it is looked at
+        if not isinstance(form, ReauthenticateForm):  # a wrong password is recorded where it is checked
             by = "code" if isinstance(form, RenewalCode) else "passkey"
             entrance.record_failure(signed_in(self.request).get_username(), by, renewing=True)
         response = super().form_invalid(form)
@@ -66,7 +66,7 @@ class Reauthenticate(BaseReauthenticateView):
             "has_passkey": "webauthn" in kinds,
             "has_password": has_password,
             "passkey_options": webauthn.begin_authentication(user) if "webauthn" in kinds else None,
-            # Whoever has nothing else goes through their provider once more.
+            # People without anything else sign in through their provider again.
             "providers": [] if has_password or kinds else single_sign_on().list_providers(self.request),
             "failed": context["form"].is_bound and context["form"],
         }
@@ -78,5 +78,5 @@ reauthenticate = Reauthenticate.as_view()
 @never_cache
 @require_safe
 def passkey_options(request: HttpRequest) -> JsonResponse:
-    """What a browser asks a passkey for, where it is shown without leaving the page. The answer is posted above."""
+    """The passkey challenge for a dialog that stays on its page. The answer is posted to the view above."""
     return JsonResponse({"request_options": webauthn.begin_authentication(signed_in(request))})

@@ -1,7 +1,7 @@
 """A forgotten password: asking for a link by mail, and choosing a new password with it. allauth's views do the work.
 
-The answer to an address is the same whether or not there is such an account, and takes as long: nothing is looked up
-before a worker does. A link is no sign-in: afterwards the person signs in like everybody else.
+The answer to an address is the same and takes as long whether or not the account exists: only a worker looks it up.
+A link does not sign anybody in: afterwards the person signs in like everybody else.
 """
 
 from collections.abc import Callable
@@ -29,14 +29,14 @@ from agentapp.console import entrance
 from agentapp.console.settings.sessions import known_device
 from approvals import broker, ledger
 
-# In the session of whoever has just chosen a password: the sign-in page says so, once.
+# Set in the session of a person who has just chosen a password: the sign-in page says so, once.
 CHANGED = "password_changed"
 
 type View = Callable[..., HttpResponse]
 
 
 class AddressForm(ResetPasswordForm):
-    """Whether there is such an account is not for the page to know."""
+    """The page must not know whether the account exists."""
 
     def clean_email(self) -> str:
         address: str = self.cleaned_data["email"]
@@ -79,13 +79,13 @@ class Choose(PasswordResetFromKeyView):
     reset_user: User | None
 
     def logout(self) -> None:
-        """Opening a link signs nobody out; choosing a password with it does."""
+        """Do nothing: opening a link signs nobody out; choosing a password with it does."""
 
     def form_valid(self, form: Any) -> HttpResponse:
         user = self.reset_user
         if user is None or not password_reset.use(user, self.key, form.cleaned_data["password1"]):
             return self.render_to_response(self.get_context_data(token_fail=True))
-        # Whoever locked their name by guessing is let in with what they chose.
+        # People who locked their own name by guessing can sign in with their new password.
         get_adapter()._delete_login_attempts_cached_email(self.request, username=user.get_username())
         flows.password_reset.finalize_password_reset(self.request, user)
         _sign_out(self.request, user)
@@ -106,17 +106,17 @@ class Choose(PasswordResetFromKeyView):
 
 
 def _guarded(view: View) -> View:
-    """Only where mail can be sent. Nothing of it is kept by a browser, nor told to where it leads."""
+    """Available only where mail can be sent. Browsers must not keep the pages, nor pass on the address of the link."""
 
     @wraps(view)
     @never_cache
     @sensitive_post_parameters("password1", "password2")
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if not settings.PASSWORD_RESET:
-            raise Http404("No password is reset by mail here.")
+            raise Http404("Passwords are not reset by mail here.")
         response = view(request, *args, **kwargs)
         if kwargs.get("key", Choose.reset_url_key) != Choose.reset_url_key:
-            # Not where the form is: browsers would send it as if from nowhere, and it would be refused.
+            # Not for the form: without a referrer its post would be refused.
             response["Referrer-Policy"] = "no-referrer"
         return response
 
@@ -138,7 +138,7 @@ def _asking(request: HttpRequest) -> password_reset.Asking:
 
 
 def _sign_out(request: HttpRequest, changed: User) -> None:
-    """Whoever this browser was signed in as: the next to use it is the one who chose a password."""
+    """Sign out this browser's user, whoever it is: the next to use it is the person who chose a password."""
     user = request.user
     with ledger.transaction():
         if isinstance(user, User) and user.pk != changed.pk:

@@ -1,4 +1,4 @@
-"""One run: what it did, why and for how much, and the brake."""
+"""One run: what it did, why, at what cost, and the brake."""
 
 import uuid
 from typing import Any
@@ -22,18 +22,18 @@ from agentapp.trace_rows import Row
 from approvals import ledger
 from approvals.models import Approval, Event
 
-# Of its conversation's other runs, as many are linked.
+# At most this many other runs of its conversation are linked.
 SIBLINGS = 5
-# Of its forks and replays.
+# The same for its forks and replays.
 BRANCHES = 12
 _OPEN_APPROVALS = (*Approval.UNDECIDED, *Approval.DECIDED)
-# What a page asks for of itself, by the id of what it replaces.
+# The templates of the page's own parts, by the id of the element each replaces.
 _PARTS = {"inspector": "console/_run_inspector.html", "more": "console/_run_rows.html"}
 
 
 @require_safe
 def run(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """The run's page, or its live part, or of that only the inspector or further rows.
+    """The run's page, its live part, or of that only the inspector or more rows.
 
     `step` and `call` choose what the inspector shows, `waits` and `open` what is unfolded, `q` what is marked.
     """
@@ -69,7 +69,7 @@ def run(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 @require_safe
 def run_json(request: HttpRequest, run_id: uuid.UUID, step: int, call: int, part: str) -> HttpResponse:
-    """All of a call's arguments or result, as text: for what is too long for the page."""
+    """All of a call's arguments or its result, as text, when it is too long for the page."""
     found = _find(signed_in(request), run_id)
     execution = trace.call_of(found, step, call)
     if execution is None or part not in inspector.PARTS:
@@ -78,7 +78,7 @@ def run_json(request: HttpRequest, run_id: uuid.UUID, step: int, call: int, part
 
 
 def _find(user: User, run_id: uuid.UUID) -> Run:
-    """The run, if this person may see it. Whether it exists is not told to others."""
+    """The run, if this person may see it. Others are not told whether it exists."""
     height = Event.objects.filter(chain=ledger.run_chain(run_id)).order_by("-seq").values("seq")[:1]
     related = ("agent", "starter", "conversation", "parent", "retry_of", "taken_over_by")
     runs = auth.visible_runs(user).select_related(*related)
@@ -90,7 +90,7 @@ def _find(user: User, run_id: uuid.UUID) -> Run:
 
 
 def _branches(found: Run, user: User) -> list[Run]:
-    """The latest forks and replays of a run that this person may see. No query for a run that has none."""
+    """The latest forks and replays of a run that this person may see. Needs no query if the run has none."""
     if not found.has_branches:  # type: ignore[attr-defined]
         return []
     theirs = auth.visible_runs(user).filter(retry_of=found.pk).exclude(branch="")
@@ -99,7 +99,7 @@ def _branches(found: Run, user: User) -> list[Run]:
 
 
 def _head(user: User, found: Run, line: Timeline) -> dict[str, Any]:
-    """What stands above every view of the run."""
+    """What is shown above every view of the run."""
     ahead = turns.ahead([found]).get(found.pk)
     is_taken = found.taken_over_by_id is not None
     held_back = takeover.held_back(user, found) if is_taken else ""
@@ -128,19 +128,19 @@ def _head(user: User, found: Run, line: Timeline) -> dict[str, Any]:
 
 
 def _beside(user: User, found: Run, shown: dict[str, Any]) -> dict[str, Any]:
-    """The other runs of the conversation, but while something is looked for: that costs a question of its own."""
+    """The other runs of the conversation. Left out during a search, to save a query."""
     return {"siblings": [] if shown.get("found") else _siblings(found, user)}
 
 
 def _is_asked(user: User, found: Run, line: Timeline) -> bool:
-    """Whether this person seems to be asked about a call, read off the page; the action asks more closely."""
+    """Whether this person seems to be asked about a call, judged from the page; the action checks more closely."""
     decides = user.has_perm("approvals.decide_approval") and found.starter_id != user.pk
     asked = (row.approval for row in line.requests if row.approval and row.approval.state in Approval.UNDECIDED)
     return decides and any(getattr(approval, "openable", False) for approval in asked)
 
 
 def _siblings(found: Run, user: User) -> list[Run]:
-    """The latest other runs of the conversation that this person may see, in their order."""
+    """The latest other runs of the conversation that this person may see, in order."""
     if found.conversation_id is None:
         return []
     others = auth.visible_runs(user).filter(conversation=found.conversation_id).exclude(pk=found.pk)

@@ -1,4 +1,4 @@
-"""What people do to a run: put it aside, let it go on, allow it more, cancel it, begin it anew."""
+"""What people do to a run: pause and resume it, allow it more, cancel it, start it again."""
 
 import uuid
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def run_resume(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 @require_POST
 def run_budget(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """Allow the amount that was typed, with or without a dollar sign; 2,50 is 2.50, and 1,234 could be two amounts."""
+    """Allow the typed amount, with or without a dollar sign. 2,50 is 2.50; 1,234 is refused as ambiguous."""
 
     typed = storable(request.POST.get("amount", "")[:40])
 
@@ -51,14 +51,14 @@ def run_budget(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 @require_POST
 def run_again(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """Try a run again as a new one, as whoever asks: from its beginning, or from the step `first`."""
+    """Try a run again as a new run by the person asking: from its beginning, or from the step `first`."""
     user = signed_in(request)
     first = request.POST.get("first", "1")
-    # One key of the page serves all its buttons.
+    # All buttons of the page share one key.
     given = storable(request.POST.get("request_key", "")[:100])
     try:
         if not first.isdecimal() or len(first) > 9:
-            raise actions.Refused("invalid", "Say from which step, by its number.", "first")
+            raise actions.Refused("invalid", "Give the number of the step to start from.", "first")
         started = actions.retry_run(run_id, user, int(first), f"{given}-{run_id}-{first}" if given else "")
     except actions.Refused as refused:
         if refused.code == "not_found":
@@ -73,7 +73,7 @@ def run_again(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def run_cancel(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """Ask first, saying what has already happened and stays; then cancel."""
+    """Ask first, saying what has already happened and stays so; then cancel."""
     user = signed_in(request)
     found = get_object_or_404(auth.visible_runs(user).select_related("agent"), pk=run_id)
     refusal, status = "", 200
@@ -102,10 +102,10 @@ def act_on(
     then: str = "run",
     typed: dict[str, str] | None = None,
 ) -> HttpResponse:
-    """Do it to a run this person may see, say how it went, and show its page, or the one that `then` names.
+    """Act on a run this person may see, say how it went, and show its page or the one named by `then`.
 
-    A list stays where it is and follows by itself: it is told only why something was not done. `typed`: what the page
-    has in its fields again where it was not done.
+    A list stays where it is and refreshes itself, so it is told only why something was not done. `typed`: what the
+    page's fields contain again if it was not done.
     """
     user = signed_in(request)
     if not auth.visible_runs(user).filter(pk=run_id).exists():
@@ -119,7 +119,7 @@ def act_on(
         messages.error(request, refused.message)
         return redirect(reverse(then, args=[run_id], query=typed))
     else:
-        # Kept, the words would be read on the page that shows messages next, which is of another run.
+        # A kept message would appear on the next page that shows messages, which is about another run.
         if request.htmx:  # type: ignore[attr-defined]
             return HttpResponse(status=204)
         messages.success(request, said)

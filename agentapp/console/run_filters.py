@@ -1,9 +1,8 @@
-"""What the list of runs is narrowed to and sorted by, and the places in it."""
+"""How the list of runs is narrowed and sorted."""
 
-import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
@@ -20,55 +19,15 @@ from approvals.models import Approval
 SINCE = {"1h": ("the last hour", timedelta(hours=1)), "24h": ("24 hours", timedelta(days=1)),
          "7d": ("7 days", timedelta(days=7)), "30d": ("30 days", timedelta(days=30))}  # fmt: skip
 MAX_TEXT = 120
-# Where errors are masked, so many of the latest that match are looked at.
+# When errors are masked, search only this many of the latest matches.
 LOOKED_AT = 200
 _NO_ERROR = ("", ToolExecution.ResultStatus.OK)
 _NOT_ASKED = ("cost_typed", "cost_problem")
 
 
 @dataclass(frozen=True)
-class Cursor:
-    """A place in the list, the newest or the last active first: that of one run."""
-
-    moment: datetime
-    id: uuid.UUID
-    column: str = "created_at"
-
-    @classmethod
-    def of(cls, run: Run, column: str) -> "Cursor":
-        return cls(getattr(run, column), run.pk, column)
-
-    @classmethod
-    def read(cls, text: str, column: str) -> "Cursor":
-        """Raises ValueError for what no list has written."""
-        written, _, key = text.partition("_")
-        moment = datetime.fromisoformat(written)
-        try:
-            moment = moment.astimezone(UTC) if moment.tzinfo else moment
-        except OverflowError as error:
-            raise ValueError("no run is as old or as young as that") from error
-        if moment.tzinfo is None:
-            raise ValueError("a place in the list has a time zone")
-        return cls(moment, uuid.UUID(key), column)
-
-    def __str__(self) -> str:
-        return f"{self.moment.isoformat()}_{self.id}"
-
-    @property
-    def here_and_older(self) -> Q:
-        """Written so that the index on the column and the id serves it."""
-        earlier = Q(**{f"{self.column}__lt": self.moment}) | Q(id__lte=self.id)
-        return Q(**{f"{self.column}__lte": self.moment}) & earlier
-
-    @property
-    def newer(self) -> Q:
-        later = Q(**{f"{self.column}__gt": self.moment}) | Q(id__gt=self.id)
-        return Q(**{f"{self.column}__gte": self.moment}) & later
-
-
-@dataclass(frozen=True)
 class Filters:
-    """What the list is narrowed to; empty means everything. `sort` is no filter, but goes with them."""
+    """What the list is narrowed to; empty means everything. `sort` is not a filter, but belongs with them."""
 
     state: str = ""
     agent: str = ""
@@ -85,7 +44,7 @@ class Filters:
     sort: str = ""
     cost_typed: str = ""
     cost_problem: str = ""
-    """What was typed for a cost that could not be read, and why: the list is then narrowed by none."""
+    """A typed cost that could not be read, and why. The list is then not narrowed by cost."""
 
     @classmethod
     def read(cls, request: HttpRequest) -> "Filters":
@@ -156,7 +115,7 @@ class Filters:
         if self.ongoing:
             runs = runs.exclude(state__in=Run.FINAL)
         if self.wanted:
-            # Of each conversation the last run: its page shows the one to take over.
+            # Only the last run of each conversation: its page shows which one to take over.
             later = Run.objects.filter(
                 conversation=OuterRef("conversation"), parent__isnull=True, created_at__gt=OuterRef("created_at")
             )
@@ -165,7 +124,7 @@ class Filters:
 
 
 def _legible(words: str) -> Q:
-    """Of runs in whose errors these words stand, the latest that say so to whoever is answered."""
+    """The latest runs whose errors, as shown to this reader, contain the words."""
     calls = ToolExecution.objects.filter(message__icontains=words).exclude(result_status__in=_NO_ERROR)
     stopped = Run.objects.filter(stop_message__icontains=words).order_by("-created_at")
     said = [
@@ -176,8 +135,8 @@ def _legible(words: str) -> Q:
 
 
 def _amount(text: str) -> str:
-    """An amount of dollars however it was typed. Raises Unreadable."""
+    """An amount of dollars, however it was typed. Raises Unreadable."""
     amount = typed_text.decimal(text.strip(" $"))
     if not 0 <= amount < 10**9:
-        raise typed_text.Unreadable("Enter an amount from 0 up to 999,999,999.")
+        raise typed_text.Unreadable("Enter an amount from 0 to 999,999,999.")
     return f"{amount:f}"

@@ -1,4 +1,4 @@
-"""The views of a run's page: its timeline, what was said, what it cost, what is on record."""
+"""The views of a run's page: its timeline, what was said, what it cost, what is recorded."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,17 +19,17 @@ from approvals.models import Event
 
 STEPS_PER_PAGE = 200
 EVENTS_PER_PAGE = 200
-# Rows of the first paint, and of each page that follows.
+# Rows drawn at first, and for each page that follows.
 FIRST_ROWS, MORE_ROWS = 80, 200
-# However much a reader has loaded, a refresh draws no more steps than this.
+# However much a reader has loaded, a refresh draws at most this many steps.
 MOST_STEPS = 400
-# Of the messages before this run's, as many are shown.
+# At most this many messages from before this run are shown.
 EARLIER_MESSAGES = 20
 TABS = {
     "model": (("summary", "Summary"), ("messages", "Messages"), ("tools", "Tools offered"), ("raw", "Raw")),
     "call": (("summary", "Summary"), ("raw", "Raw")),
 }
-# What stays in every address within the timeline.
+# Kept in every address within the timeline.
 _KEPT = ("waits", "q", "open")
 
 
@@ -47,7 +47,7 @@ def _timeline(request: HttpRequest, found: Run, line: Timeline) -> dict[str, Any
     more = "first" in request.GET
     rows, last = line.window(first, MORE_ROWS if more else FIRST_ROWS, min(upto, first + MOST_STEPS), opened, place)
     if step is not None and not more and step > last:
-        # The row that was asked for is on the page, with a few of those before it.
+        # Show the row that was asked for, with a few rows before it.
         first = max(1, step - 5)
         rows, last = line.window(first, FIRST_ROWS, min(upto, first + MOST_STEPS), opened, place)
     return {
@@ -100,7 +100,7 @@ def _conversation(request: HttpRequest, found: Run, line: Timeline) -> dict[str,
             calls.setdefault(row.step, []).append(row)
     before: list[Message] = []
     if found.conversation_id and first == 1:
-        # Only what this person may see: a conversation can hold other people's runs.
+        # Only what this person may see: a conversation may contain other people's runs.
         before = said_before(found, auth.visible_messages(signed_in(request)))[-EARLIER_MESSAGES:]
     return {
         "before": before,
@@ -125,7 +125,7 @@ def _events(request: HttpRequest, found: Run, line: Timeline) -> dict[str, Any]:
 
 
 def _said(event: Event) -> tuple[str, dict[str, Any] | None]:
-    """What an event says was done, and its particulars: None where it says nothing that can be read."""
+    """What an event says was done, and its details: None if they cannot be read."""
     data = trace.said(event)
     return vocabulary.said(vocabulary.deed_of(event.type, event.body), event.type, data or {}), data
 
@@ -139,7 +139,7 @@ VIEWS: dict[str, Callable[[HttpRequest, Run, Timeline], dict[str, Any]]] = {
 
 
 def _shares(line: Timeline) -> list[tuple[str, float, float]]:
-    """Kind of work, where its bar begins and how wide it is, in percent. What took no time is left out."""
+    """Kind of work, where its bar begins and how wide it is, in percent. Kinds that took no time are left out."""
     totals, placed, x = line.totals, [], 0.0
     parts = (("model", totals.model_seconds), ("tool", totals.tool_seconds), ("failed", totals.failed_seconds))
     for kind, seconds in parts:
@@ -151,18 +151,18 @@ def _shares(line: Timeline) -> list[tuple[str, float, float]]:
 
 
 def _next(places: list[tuple[int, int]], place: Place) -> tuple[int, int] | None:
-    """The first of the places behind this one, or else the first of all."""
+    """The first place after this one; else the first of all."""
     here = (place[0], -1 if place[1] is None else place[1])
     return next((found for found in places if found > here), places[0] if places else None)
 
 
 def _opened(request: HttpRequest) -> set[int]:
-    """The steps whose folded calls are to be shown."""
+    """The steps whose folded calls are shown."""
     return {int(text) for text in request.GET.get("open", "")[:200].split(".") if text.isascii() and text.isdigit()}
 
 
 def _kept(request: HttpRequest, **changed: str) -> str:
-    """What is unfolded and looked for, to be appended to an address of the timeline."""
+    """The unfolded parts and the search words, for appending to an address of the timeline."""
     query = QueryDict(mutable=True)
     for name in _KEPT:
         if value := changed.get(name, request.GET.get(name, "")):
@@ -175,6 +175,6 @@ def _toggled(request: HttpRequest, opened: set[int], step: int) -> str:
 
 
 def _number(request: HttpRequest, name: str) -> int | None:
-    """A whole number from the address. What is none counts as not given."""
+    """A whole number from the address. Anything else counts as not given."""
     raw = request.GET.get(name, "")
     return int(raw) if raw.isascii() and raw.isdigit() and len(raw) < 10 else None

@@ -1,4 +1,4 @@
-"""The list of runs: which are going on, which wait and for whom, what they took."""
+"""The list of runs: which are under way, which wait and for whom, what they cost."""
 
 import uuid
 from collections.abc import Sequence
@@ -15,43 +15,44 @@ from agentapp import auth, starting
 from agentapp.console import words
 from agentapp.console.counting import CountOf, in_words
 from agentapp.console.parts import render_part
-from agentapp.console.run_filters import SINCE, Cursor, Filters
+from agentapp.console.run_filters import SINCE, Filters
 from agentapp.console.shell import signed_in
 from agentapp.console.waiting_on import waiting_on
 from agentapp.console.waterfall import waterfalls
 from agentapp.models import Agent, Run
 from agentapp.reasons import StopReason
+from approvals.places import Place
 
 PAGE = 50
-# More new runs than this are "99+": nobody counts them one by one.
+# More new runs than this are shown as "99+": nobody counts them one by one.
 MOST_NEWS = 99
 
 
 @dataclass(frozen=True)
 class Page:
-    """A stretch of the list. `older` and `newer` are where the next stretches begin, if there are any."""
+    """Part of the list. `older` and `newer` are where the neighbouring parts begin, if there are any."""
 
     runs: list[Run]
-    older: Cursor | None
-    newer: Cursor | None
+    older: Place | None
+    newer: Place | None
     news: int
     column: str
 
     @property
-    def first(self) -> Cursor | None:
-        return Cursor.of(self.runs[0], self.column) if self.runs else None
+    def first(self) -> Place | None:
+        return Place.of(self.runs[0], self.column) if self.runs else None
 
 
 @dataclass(frozen=True)
 class Line:
-    """One run of the list: whom it waits for, in words; its last steps, drawn; what this person may do to it."""
+    """One run of the list: whom it waits for, in words; its last steps, drawn; what this person may do with it."""
 
     run: Run
     waiting: str
     bars: Sequence[tuple[str, str]]
     may_cancel: bool
     may_pause: bool
-    """Or to let it go on, where it is paused."""
+    """Or resume it, if it is paused."""
     may_retry: bool
 
 
@@ -61,7 +62,7 @@ def runs(request: HttpRequest) -> HttpResponse:
     user = signed_in(request)
     filters = Filters.read(request)
     try:
-        start = Cursor.read(request.GET["from"], filters.column) if request.GET.get("from") else None
+        start = Place.read(request.GET["from"], filters.column) if request.GET.get("from") else None
     except ValueError:
         return HttpResponseBadRequest("from names a place in the list; leave it out to begin at the top.")
     visible = auth.visible_runs(user)
@@ -81,7 +82,7 @@ def runs(request: HttpRequest) -> HttpResponse:
         "may_start": auth.may_start(user),
         "api_url": request.build_absolute_uri("/api/v1/runs"),
         "key_url": _where_keys_are_made(user),
-        # Sorted by activity, runs move up when something happens; else nothing moves while the list refreshes itself.
+        # Sorted by activity, runs move up when something happens; otherwise nothing moves while the list refreshes.
         "refresh": _refresh(request, page, at_top) if not filters.sort else request.get_full_path(),
     }
     return render_part(request, "console/runs.html", "list", context)
@@ -121,7 +122,7 @@ def _without(request: HttpRequest, name: str) -> str:
 
 
 def _refresh(request: HttpRequest, page: Page, at_top: bool) -> str:
-    """The query that asks for this very stretch again."""
+    """The query for exactly this part of the list."""
     query = request.GET.copy()
     for name, value in {"from": str(page.first or ""), "top": "1" if at_top and page.first else ""}.items():
         query.pop(name, None)
@@ -130,24 +131,24 @@ def _refresh(request: HttpRequest, page: Page, at_top: bool) -> str:
     return f"?{query.urlencode()}"
 
 
-def _page(found: QuerySet[Run], start: Cursor | None, column: str) -> Page:
+def _page(found: QuerySet[Run], start: Place | None, column: str) -> Page:
     stretch = found.filter(start.here_and_older) if start else found
     shown = list(
         stretch.select_related("agent", "starter", "conversation")
         .defer("agent_snapshot", "input", "script", "metadata", "answer", "stop_message", "conversation__summary")
         .order_by(f"-{column}", "-id")[: PAGE + 1]
     )
-    older = Cursor.of(shown[PAGE], column) if len(shown) > PAGE else None
+    older = Place.of(shown[PAGE], column) if len(shown) > PAGE else None
     if start is None:
         return Page(shown[:PAGE], older, None, 0, column)
-    # Going up, the stretch before this one begins a page's length above it.
+    # Going up, the previous part begins one page's length above this one.
     above = list(found.filter(start.newer).order_by(column, "id").only(column, "id")[: max(PAGE, MOST_NEWS + 1)])
-    newer = Cursor.of(above[min(PAGE, len(above)) - 1], column) if above else None
+    newer = Place.of(above[min(PAGE, len(above)) - 1], column) if above else None
     return Page(shown[:PAGE], older, newer, len(above), column)
 
 
 def _counts(visible: QuerySet[Run], filters: Filters, user: User) -> list[tuple[str, str, str]]:
-    """Each state with its word and how many runs are in it, within the other filters. In one query."""
+    """Each state with its word and its number of runs, under the other filters. One query."""
     narrowed = replace(filters, state="").narrow(visible)
     each = [CountOf(narrowed.filter(state=state)) for state in Run.State.values]
     counted = User.objects.filter(pk=user.pk).values_list(*each).get()

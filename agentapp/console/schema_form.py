@@ -1,8 +1,8 @@
-"""A form from a tool's JSON Schema, and arguments back from what was posted. Types are kept.
+"""A form from a tool's JSON Schema, and arguments from what was posted. Types are kept.
 
 A field whose text comes back as it was shown keeps its value exactly, so that approving a form
-nobody touched approves the very bytes that were proposed. Locked and secret fields are never read
-from a post.
+nobody touched approves exactly the bytes that were proposed. Locked and secret fields are never
+read from a post.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,15 +20,15 @@ from approvals import lens
 from approvals.digest import MalformedJSON, parse
 from approvals.masking import MASK, STILL_MASKED, masked, unmasked, with_masks
 
-# What a form posts beside its fields: which stood on the page, and what was pressed in it.
+# What a form posts with its fields: which of them were on the page, and what was pressed.
 SHOWN, ROWS = "shown", "rows"
 RESTORE, ADD, REMOVE = "restore", "add", "remove"
-# Of a list: the entry that is not in it yet.
+# In a list: the entry that is not part of it yet.
 NEW = "new"
 
 
 class Fixed(NamedTuple):
-    """An argument that stands apart, unread: its name, what is shown of it, why, its name for people, its origin."""
+    """An argument shown apart and not read from a post: its name, shown value, reason, label and origin."""
 
     name: str
     value: str
@@ -39,7 +39,7 @@ class Fixed(NamedTuple):
 
 @dataclass
 class SchemaForm:
-    """The fields of one call, the arguments they amount to, and what is wrong with them."""
+    """The fields of one call, the resulting arguments, and what is wrong with them."""
 
     fields: list[Field]
     fixed: list["Fixed"]
@@ -56,12 +56,12 @@ class SchemaForm:
 
     @property
     def problems(self) -> list[tuple[str, str]]:
-        """What is wrong, each with the label of its field; without one, what is wrong with the whole."""
+        """What is wrong, each with its field's label; without a label, what is wrong with the whole."""
         found = [(item.label, item.error) for item in self.all_fields if item.error]
         return [*found, *((("", self.errors[""]),) if "" in self.errors else ())]
 
     def point_at(self, pointer: str, message: str) -> bool:
-        """Put a message at the field a pointer names, or at the nearest one around it. False: there is none."""
+        """Show a message at the field a pointer names, or the nearest one around it. False: there is none."""
         parts = tuple(part for part in pointer.split("/") if part)
         for length in range(len(parts), 0, -1):
             for item in self.all_fields:
@@ -73,7 +73,7 @@ class SchemaForm:
 
 
 def _beside(item: Field, pointer: str, message: str) -> str:
-    """A message without the name that programs use: it stands under the label of its field."""
+    """A message without the name that programs use, since it is shown under the field's label."""
     if item.pointer == pointer and message == f"{item.path[-1]} is missing.":
         return "This is missing."
     return capfirst(message.removeprefix(f"{pointer}: "))
@@ -89,8 +89,8 @@ def build(
 ) -> SchemaForm:
     """The form of one call.
 
-    `proposed` is what the agent asked for, `current` what waits now (they differ after somebody's
-    edit), `posted` what a person has typed. Fields of `locked` and `secret` stand apart, unread.
+    `proposed` is what the agent asked for, `current` what waits now (they differ if somebody edited it), `posted`
+    what a person has typed. Fields in `locked` and `secret` are shown apart and not read.
     """
     form = SchemaForm([], [], dict(current))
     properties = schemas.properties(schema)
@@ -125,7 +125,7 @@ def build(
 
 
 def _compare(item: Field, proposed: Field | None) -> None:
-    """Note what the agent had proposed where it differs from what stands in the field."""
+    """Note what the agent proposed, where the field has a different value."""
     if item.kind in ("group", "locked") or proposed is None or proposed.kind != item.kind:
         return
     if item.kind == "checkbox":
@@ -146,7 +146,7 @@ def _compare(item: Field, proposed: Field | None) -> None:
 def _same_text(item: Field, other: str) -> bool:
     one, two = typed_text.lines(item.value), typed_text.lines(other)
     if item.input_type in ("time", "datetime-local"):
-        # Browsers leave seconds out where they are none.
+        # Browsers leave out seconds if they are zero.
         return typed_text.to_minute(one) == typed_text.to_minute(two)
     return one == two
 
@@ -191,7 +191,7 @@ class _Reader:
         return ABSENT if item.original is ABSENT and not inner and not item.is_row else inner
 
     def _rows(self, item: Field) -> Any:
-        """The entries that are still on the page, in their order, and a new one where that was asked for."""
+        """The entries still on the page, in order, plus a new one if that was requested."""
         keys = [name.removeprefix(f"{item.name}.") for name in self.posted.getlist(ROWS)]
         keys = [key for key in keys if key.isdecimal() and len(key) < 6]
         keys = [key for key in dict.fromkeys(keys) if self.posted.get(REMOVE) != f"{item.name}.{key}"]
@@ -200,11 +200,11 @@ class _Reader:
             keys.append(str(max([len(before) - 1, *map(int, keys)]) + 1))
         item.children = [before.get(key) or fields.row(item, key, self.terms, ABSENT) for key in keys]
         values = [self.read(child) for child in item.children]
-        # None at all is no value or null, as it was.
+        # No entries, where no list was: still no value, or null.
         return values if values or isinstance(item.original, list) else item.original
 
     def _one(self, item: Field) -> Any:
-        """The value of one control. Raises Unreadable; what was typed stands in the field either way."""
+        """The value of one control. Raises Unreadable. Either way, the field keeps what was typed."""
         raw = typed_text.lines(self.posted.get(item.name) or "")
         if item.kind == "checkbox":
             item.checked = bool(raw)
@@ -217,7 +217,7 @@ class _Reader:
             if raw not in [c.value for c in item.choices]:
                 raise Unreadable("Choose one of the values.")
         if _same_text(item, before) or raw == typed_text.lines(lens.in_words(before)):
-            return item.original  # as it stood there, or as it was shown
+            return item.original  # unchanged, or as it was shown
         if not raw.strip() and (item.kind != "textarea" or not item.required):
             return _emptied(item)
         if item.kind in ("json", "select", "radio"):
@@ -237,14 +237,14 @@ class _Reader:
             del typed[int(removed)]
         typed += [added for each in self.posted.getlist(f"{item.name}.{NEW}") if (added := typed_text.lines(each))]
         if item.kind == "checks":
-            # Boxes stand in the order of the schema; what was chosen before stays in its own, and as often.
+            # Checkboxes are in the schema's order; earlier choices keep their own order and number.
             ticked = set(typed)
             typed = [*(value for value in before if value in ticked), *(each for each in typed if each not in before)]
-        # What stood there stays as it is, blanks and all.
+        # An unchanged list stays as it is, including its blanks.
         if typed == [typed_text.lines(lens.in_words(value)) for value in before]:
             return item.original
         kept = {typed_text.lines(value): value for value in before}
-        # An entry that was emptied is taken out, unless it stood there empty.
+        # An emptied entry is removed, unless it was empty before.
         blanks = before.count("")
         item.values = []
         for entry in (kept.get(each, each.strip()) for each in typed):
@@ -258,7 +258,7 @@ class _Reader:
 
 
 def _emptied(item: Field) -> Any:
-    """What an emptied field means: an empty text where one is a text, else no value."""
+    """What an emptied field means: null or no value if that is allowed, else an empty text. Raises Unreadable."""
     if item.nullable and item.original is not ABSENT:
         return None
     if not item.required:

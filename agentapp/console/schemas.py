@@ -1,16 +1,16 @@
-"""Reading JSON Schema: references followed, null set apart, and what people are told about a value."""
+"""Reading JSON Schema: following references, separating null, and describing values to people."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from agentapp.console import typed_text
 
-# How far references lead on: a schema may refer to itself.
+# How many references to follow: a schema may refer to itself.
 MAX_REFERENCES = 4
 
 
 def hint(described: Mapping[str, Any]) -> str:
-    """One line: what it is, and between what bounds."""
+    """One line: what the value is, and its bounds."""
     parts = [str(described["description"]).strip().rstrip(".")] if described.get("description") else []
     bounds = [
         f"{words} {described[key]:,}"
@@ -41,9 +41,9 @@ def properties(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def in_order(schema: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
-    """The names of an object's parts: the required ones as listed, then the others, then the unknown.
+    """The names of an object's parts: the required ones as listed, then the others, then the unknown ones.
 
-    PostgreSQL keeps the order of lists and not that of keys, so the list is what tells the author's order.
+    PostgreSQL keeps the order of lists but not of keys, so only the list tells the author's order.
     """
     known = properties(schema)
     required = [name for name in schema.get("required", []) if name in known]
@@ -51,7 +51,7 @@ def in_order(schema: Mapping[str, Any], values: Mapping[str, Any]) -> list[str]:
 
 
 def resolve(described: Any, definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema with its local reference followed, what stands beside the reference kept."""
+    """A schema with its local reference followed. Its other keys are kept."""
     for _ in range(MAX_REFERENCES):
         reference = described.get("$ref") if isinstance(described, dict) else None
         if not isinstance(reference, str) or not reference.startswith("#/$defs/"):
@@ -63,7 +63,7 @@ def resolve(described: Any, definitions: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_null(described: dict[str, Any], definitions: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
-    """A schema that also allows null, without that part, and whether it did."""
+    """A schema without the part that allows null, and whether it had one."""
     if isinstance(described.get("type"), list) and "null" in described["type"]:
         others = [name for name in described["type"] if name != "null"]
         return {**described, "type": others[0] if len(others) == 1 else others}, True

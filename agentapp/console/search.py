@@ -1,6 +1,6 @@
-"""The palette: pages, requests, runs, agents and tools by a few letters, as far as a person may see them.
+"""The palette: finding the pages, requests, runs, agents and tools a person may see, by a few letters.
 
-The acts of the page it is opened on come from that page's own table of keys.
+The actions of the page it is opened on come from that page's own table of keys.
 """
 
 from collections.abc import Iterable
@@ -21,30 +21,30 @@ from approvals.digest import storable
 from approvals.models import Approval
 
 MAX_CHARS = 100
-# One letter is in everything.
+# One letter matches everything.
 MIN_CHARS = 2
 SHOWN = 6
-# Titles and references are not indexed: of requests and runs the latest are looked at, and no others.
+# Titles and references are not indexed, so only the latest requests and runs are searched.
 LATEST = 2000
 LOOKED_AT = 50
 
 
 @dataclass(frozen=True)
 class Found:
-    """One thing to go to."""
+    """One search result."""
 
     label: str
     url: str
     icon: str
     sub: str = ""
     key: str = ""
-    # The state of a request or a run, drawn in place of the icon.
+    # The state of a request or a run, shown instead of the icon.
     state: str = ""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Things of one kind, under their name."""
+    """Results of one kind, under its name."""
 
     name: str
     found: list[Found]
@@ -70,7 +70,7 @@ def search(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def by_reference(request: HttpRequest, reference: str) -> HttpResponse:
-    """From the short name people pass on to the page of the one it names, of those a person may see."""
+    """Lead from the short name that people pass on to its page, if this person may see it."""
     user = shell.signed_in(request)
     if reference.casefold().startswith("apr-"):
         return _lead(reference, "approval", _latest(auth.visible_approvals(user)).filter(_ends(reference, "apr-")))
@@ -80,7 +80,7 @@ def by_reference(request: HttpRequest, reference: str) -> HttpResponse:
 def _lead[M: Model](reference: str, route: str, named: QuerySet[M]) -> HttpResponse:
     match list(named.values_list("pk", flat=True)[:2]):
         case []:
-            raise Http404("Nothing of that name is among the latest.")
+            raise Http404("None of the latest has this name.")
         case [one]:
             return redirect(route, one)
     return redirect(reverse("search", query={"q": reference}))
@@ -116,7 +116,7 @@ def _runs(user: User, text: str) -> Iterable[Found]:
 
 
 def _most() -> int:
-    """Where titles are masked, what does not say it to whoever asks falls out of what is found."""
+    """How many to read: if titles are masked, matches that this reader may not see drop out."""
     return LOOKED_AT if discretion.hides() else SHOWN
 
 
@@ -139,7 +139,7 @@ def _latest[M: Model](rows: QuerySet[M]) -> QuerySet[M]:
 
 
 def _ends(text: str, prefix: str) -> Q:
-    """Whether a text is (the beginning of) a reference, which is the end of a key."""
+    """The condition that a text is a reference, which is the end of a key."""
     end = text.casefold().removeprefix(prefix)
     is_one = len(end) == 6 and all(char in "0123456789abcdef" for char in end)
     return Q(pk__iendswith=end) if is_one else Q(pk__in=[])

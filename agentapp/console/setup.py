@@ -1,4 +1,4 @@
-"""The page of an empty installation: whoever holds the server's token becomes its first administrator."""
+"""The page of an empty installation: the person with the server's token becomes its first administrator."""
 
 from http import HTTPStatus
 from typing import Any
@@ -20,7 +20,7 @@ from agentapp.refused import Refused
 
 
 class FirstAdminForm(BaseUserCreationForm[User]):
-    """Who the first administrator is."""
+    """The first administrator's account."""
 
     email = forms.EmailField(required=False)
 
@@ -34,7 +34,7 @@ class FirstAdminForm(BaseUserCreationForm[User]):
 @sensitive_post_parameters("token", "password1", "password2")
 @require_http_methods(["GET", "HEAD", "POST"])
 def setup(request: HttpRequest) -> HttpResponse:
-    """Once there is an account there is no such page."""
+    """This page exists only until there is an account."""
     if not first_admin.is_needed():
         raise Http404("This installation has been set up.")
     token = (request.POST if request.method == "POST" else request.GET).get("token", "")

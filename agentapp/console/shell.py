@@ -1,4 +1,4 @@
-"""What every page's frame shows: where one can go, how many requests wait, who is signed in, how it looks."""
+"""What every page's frame shows: where to go, how many requests wait, who is signed in, how it looks."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -25,15 +25,15 @@ from agentapp.models import Preferences
 from approvals import entitlement
 from approvals.prepared import Given
 
-# Requests with less time than this make the favicon's dot.
+# Requests with less time left than this add the dot to the favicon.
 DUE_WITHIN = timedelta(minutes=5)
-# So many pages have a tab on a phone, beside More.
+# This many pages have a tab on a phone, next to More.
 TABS = 4
 _LOOKS = ("theme", "density", "single_keys")
 
 
 class Forbidden(PermissionDenied):
-    """Raised where a right is missing. The page that answers names the right and who can help."""
+    """Raised when a right is missing. The resulting page names the right and who can help."""
 
     def __init__(self, message: str, right: str) -> None:
         super().__init__(message)
@@ -44,7 +44,7 @@ class Forbidden(PermissionDenied):
 class Place:
     """A page of the console in rail, tab bar and palette. `key` follows G; `sections` are the routes it stands for.
 
-    `right` names those that lead there; one is enough.
+    `right` names the rights that lead there; one of them is enough.
     """
 
     label: str
@@ -54,7 +54,7 @@ class Place:
     key: str = ""
     right: str = ""
     staff: bool = False
-    # At the foot of the rail, behind More on a phone.
+    # At the foot of the rail; behind More on a phone.
     foot: bool = False
 
 
@@ -74,28 +74,28 @@ PLACES = (
 
 @dataclass(frozen=True)
 class Shown:
-    """A place as it stands on a page."""
+    """A place as it is shown on a page."""
 
     place: Place
     url: str
     current: bool
-    # On a phone: among the tabs. The others are behind More.
+    # On a phone: shown as a tab. The others are behind More.
     tab: bool = False
 
 
 @dataclass(frozen=True)
 class Frame:
-    """What a page's frame shows of its reader: the requests they may see that wait, and what they have set."""
+    """What a page's frame shows about its reader: the waiting requests they may see, and their settings."""
 
     waiting: int = 0
-    # Those they have claimed, and those due soon.
+    # Requests they have claimed, and those due soon.
     mine: int = 0
     due: int = 0
     look: Preferences = field(default_factory=Preferences)
 
 
 def context(request: HttpRequest) -> dict[str, Any]:
-    """For every template. Each is looked up only where a template shows it."""
+    """For every template. Each value is looked up only if a template uses it."""
     frame = SimpleLazyObject(lambda: frame_of(request))
     return {
         "workspace": settings.WORKSPACE_NAME,
@@ -109,12 +109,12 @@ def context(request: HttpRequest) -> dict[str, Any]:
 
 
 def signed_in(request: HttpRequest) -> User:
-    """The person asking. Every console page but sign-in requires one."""
+    """The person asking. Every console page except sign-in requires one."""
     return cast(User, request.user)
 
 
 def places(request: HttpRequest) -> list[Shown]:
-    """Where this person can go. A page they may not open is absent, and so is one that is not installed."""
+    """Where this person can go. Pages they may not open or that are not installed are left out."""
     user, match = getattr(request, "user", None), request.resolver_match
     if user is None or not user.is_authenticated:
         return []
@@ -140,11 +140,11 @@ def frame_of(request: HttpRequest) -> Frame:
     row = _FRAMES.first(user, soon=timezone.now() + DUE_WITHIN)
     if row is None:
         raise User.DoesNotExist
-    # What is masked on the page is looked for when it is made: asked along, it costs no query of its own.
+    # The page needs to know whether anything is masked. Asking here saves a query later.
     discretion.note_marks(row["has_marks"])
     # No row of preferences: the defaults.
     chosen = {name: row[f"preferences__{name}"] for name in _LOOKS if row[f"preferences__{name}"] is not None}
-    # None where nothing waits at all.
+    # None if nothing waits at all.
     return Frame(**(row["figures"] or {}), look=Preferences(**chosen))
 
 
@@ -156,7 +156,7 @@ def _framed(sight: entitlement.Sight, reader: entitlement.Person) -> QuerySet[Us
         "mine": Count("pk", filter=filters.tab(filters.MINE, reader)),
         "due": Count("pk", filter=needs & Q(expires_at__lte=Given("soon", DateTimeField()))),
     }
-    # Together, so that what waits is gone through once.
+    # Together, so that the waiting requests are read only once.
     waiting = queue.waiting_among(entitlement.seen(sight, reader)).annotate(all=Value(1)).values("all").order_by()
     found: QuerySet[User, dict[str, Any]] = (
         User.objects.filter(pk=reader)
@@ -174,14 +174,14 @@ _FRAMES = entitlement.Seen(_framed)
 
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
-    """The page a role starts with: deciding for those who decide, runs for everybody else."""
+    """The page to start with: the inbox for people who decide, runs for everybody else."""
     user = signed_in(request)
     return redirect("inbox" if user.has_perm("approvals.decide_approval") else "runs")
 
 
 @require_safe
 def counts(request: HttpRequest) -> JsonResponse:
-    """The figures in title, favicon and navigation, for `live.js`."""
+    """The figures for the title, favicon and navigation, for `live.js`."""
     frame = frame_of(request)
     return JsonResponse({"waiting": frame.waiting, "mine": frame.mine, "due": frame.due})
 
@@ -190,7 +190,7 @@ def counts(request: HttpRequest) -> JsonResponse:
 @never_cache
 @require_safe
 def session(request: HttpRequest) -> JsonResponse:
-    """Who is signed in, and a form token of theirs, for a page whose session had ended. Never a redirect."""
+    """Who is signed in, and their form token, for a page whose session had ended. Never a redirect."""
     user = request.user
     return JsonResponse({"user": str(user.pk), "token": get_token(request)} if user.is_authenticated else {"user": ""})
 
@@ -198,7 +198,7 @@ def session(request: HttpRequest) -> JsonResponse:
 @never_cache
 @require_safe
 def signed_in_again(request: HttpRequest) -> HttpResponse:
-    """Where a sign-in leads that was opened beside a page with unsaved work."""
+    """Where a sign-in leads if it was opened next to a page with unsaved work."""
     return render(request, "console/signed_in.html")
 
 

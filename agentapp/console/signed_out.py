@@ -1,4 +1,4 @@
-"""What somebody who is not signed in is answered, so that nothing typed is lost and no page shows another."""
+"""What people who are not signed in get, so that nothing typed is lost and no page shows up inside another."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ from agentapp.console.problems import Problem, page_of
 
 
 class SignedOutMiddleware(LoginRequiredMiddleware):
-    """Sends to sign-in whoever opens a page; a part of a page gets 401, and whoever posted returns to their page."""
+    """A page leads to sign-in, a part of a page gets 401, and a post leads back to its page after sign-in."""
 
     def process_view(
         self, request: HttpRequest, view_func: Callable[..., Any], view_args: Any, view_kwargs: Any

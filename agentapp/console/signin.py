@@ -1,4 +1,4 @@
-"""Sign in and out: passkey, single sign-on, password, second factor. Each is written to the ledger; never a secret."""
+"""Sign in and out: passkey, single sign-on, password, second factor. All are recorded in the ledger; secrets never."""
 
 import logging
 import time
@@ -67,7 +67,7 @@ class SignIn(LoginView):
             "signed_out": signed_out(self.request),
             "can_reset": settings.PASSWORD_RESET,
             "password_changed": self.request.session.pop(reset.CHANGED, False),
-            # At least one: it was locked a moment ago.
+            # At least one minute: it was locked a moment ago.
             "minutes": max(1, entrance.minutes_locked(self.request, name.strip())) if locked else 0,
             "providers": single_sign_on().list_providers(self.request),
         }
@@ -96,7 +96,7 @@ class SecondFactor(AuthenticateView):
 
 
 class Passkey(LoginWebAuthnView):
-    """Signing in with a passkey alone: it is both what one has and what one knows or is."""
+    """Signing in with a passkey alone. It is both something one has and something one knows or is."""
 
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         if not entrance.may_ask_for_passkey(request):
@@ -123,11 +123,11 @@ passkey = Passkey.as_view()
 @login_not_required
 def single_sign_on_begin(request: HttpRequest, provider_id: str) -> HttpResponse:
     """Send somebody to their provider."""
-    # allauth knows other ends of that than to sign in, which have no pages here; it reads what is posted, too.
+    # allauth can do more here than sign in, and reads the post too. We have no pages for the rest.
     asked, posted = request.GET.copy(), request.POST.copy()
     for form in (asked, posted):
         form.pop("process", None)
-    if request.user.is_authenticated:  # who shows anew that it is them: not by what the provider still remembers
+    if request.user.is_authenticated:  # showing again who they are: the provider must not rely on what it remembers
         asked["auth_params"] = renewed.ask_provider(request)
     request.GET, request.POST = asked, posted  # type: ignore[assignment]
     return _through_provider(openid.login, request, provider_id)
@@ -135,21 +135,21 @@ def single_sign_on_begin(request: HttpRequest, provider_id: str) -> HttpResponse
 
 @login_not_required
 def single_sign_on_end(request: HttpRequest, provider_id: str) -> HttpResponse:
-    """Somebody comes back from their provider."""
+    """Somebody returns from their provider."""
     return _through_provider(openid.callback, request, provider_id)
 
 
 @login_not_required
 @never_cache
 def switched_off(request: HttpRequest) -> HttpResponse:
-    """Where somebody ends whose account is switched off, after showing that it is theirs."""
+    """Where people with a disabled account end up, after showing that it is theirs."""
     return render(request, "console/signin_refused.html", {"why": "switched_off"}, status=HTTPStatus.FORBIDDEN)
 
 
 @login_not_required
 @require_POST
 def sign_out(request: HttpRequest) -> HttpResponse:
-    """End the session; or, in the middle of signing in, begin anew."""
+    """End the session; or, in the middle of signing in, start over."""
     user = request.user
     with ledger.transaction():
         if isinstance(user, User):
@@ -172,7 +172,7 @@ def _through_provider(view: Callable[[HttpRequest, str], HttpResponse], request:
 
 
 def signed_out(request: HttpRequest) -> str:
-    """Why somebody who was signed in is not any more, in words; empty when they were not."""
+    """Why a person who was signed in no longer is, in words; empty if they were not."""
     try:
         since = int(request.COOKIES.get(entrance.SIGNED_IN_COOKIE, ""))
     except ValueError:
@@ -184,7 +184,7 @@ def signed_out(request: HttpRequest) -> str:
 
 
 def destination(url: str) -> str:
-    """The page a person will return to, in words; empty for the usual one."""
+    """The page to which the person will return, in words; empty for the usual one."""
     parts = urlsplit(url).path.strip("/").split("/")
     if parts[0] == "approvals" and len(parts) > 1:
         try:

@@ -1,4 +1,4 @@
-"""Where people come in. allauth's own names stand beside ours: it looks its pages up by them."""
+"""Where people sign in. allauth finds its own pages by the names listed next to ours."""
 
 from django.urls import path, re_path
 

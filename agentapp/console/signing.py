@@ -1,6 +1,6 @@
-"""A passkey that signs one decision: what the browser is told to ask for, and what came back of it.
+"""A passkey that signs one decision: the challenge for the browser, and its answer.
 
-The nonce of a signature is kept in the session of whoever asked for it, under the decision it is for: for five minutes,
+The nonce of a signature is kept in the session of the person who asked for it, under its decision, for five minutes
 and for one use.
 """
 
@@ -23,13 +23,13 @@ from approvals.models import Approval, Decision
 from approvals.signatures import Assertion
 
 SECONDS = 300
-# Decisions that one session can be about to sign at once.
+# How many decisions one session can be signing at the same time.
 _MOST = 10
 _KEPT = "signing"
 
 
 def options(request: HttpRequest, found: Approval, new: actions.NewDecision, user: User) -> dict[str, Any]:
-    """What a browser asks a passkey of this person for, so that it signs exactly this decision. Raises Refused."""
+    """The passkey challenge that makes this person sign exactly this decision. Raises Refused."""
     nonce = secrets.token_urlsafe(32)
     statement = actions.statement_of(found.pk, new, user, nonce)
     credentials = webauthn.get_credentials(user)
@@ -45,23 +45,23 @@ def options(request: HttpRequest, found: Approval, new: actions.NewDecision, use
 
 
 def presented(request: HttpRequest, user: User, decision_id: uuid.UUID) -> tuple[Assertion, Authenticator] | None:
-    """What came back, with the passkey it is of. None: nothing was signed, or this decision stands already.
+    """The signature that came back, and its passkey. None: nothing was signed, or this decision already counts.
 
-    Uses up the nonce, whatever becomes of the decision. Raises Refused for what cannot be a signature of this person.
+    Uses up the nonce, whatever becomes of the decision. Raises Refused for what cannot be this person's signature.
     """
     raw = request.POST.get("assertion", "")
     if not raw or Decision.objects.filter(pk=decision_id).exists():
         return None
     nonce = _taken(request, decision_id)
     if nonce is None:
-        raise _refused("The five minutes to sign it are over, or that signature was used before.")
+        raise _refused("The five minutes to sign are over, or that signature was already used.")
     try:
         answer = parse(raw)
         credential_id, said = websafe_decode(answer["rawId"]), answer["response"]
         parts = [said["authenticatorData"], said["clientDataJSON"], said["signature"]]
         authenticator = webauthn.get_authenticator_by_credential_id(user, credential_id)
     except (MalformedJSON, ValueError, KeyError, TypeError) as error:
-        raise _refused("What came back is no signature.") from error
+        raise _refused("What came back is not a signature.") from error
     if authenticator is None or not all(isinstance(part, str) for part in parts):
         raise _refused("That is not a passkey of yours.")
     credential = authenticator.wrap().authenticator_data.credential_data

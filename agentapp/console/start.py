@@ -1,4 +1,4 @@
-"""Starting a run from the console: a message, or the form of an agent that has one."""
+"""Starting a run from the console: with a message, or in the agent's form if it has one."""
 
 import json
 import shlex
@@ -28,12 +28,12 @@ _SCRIPT_HINT = (
     '[{"tool_calls": [{"id": "1", "name": "get_order", "arguments": {"order_id": 1001}}]}, {"text": "Done."}]'
 )
 _FORM_BUTTONS = {"choose", "add", "remove"}
-# The action's names of inputs → the form's.
+# The fields of the form that have the same name as an input of the action.
 _FIELDS = {"agent", "route", "input", "customer", "conversation", "script"}
 
 
 class RunForm(forms.Form):
-    """Takes in what was typed; the action decides whether it makes a run."""
+    """Reads what was typed. The action decides whether it makes a run."""
 
     agent = forms.CharField(max_length=80, error_messages={"required": "Choose an agent."})
     route = forms.CharField(max_length=80, required=False)
@@ -81,8 +81,8 @@ class RunForm(forms.Form):
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def run_new(request: HttpRequest) -> HttpResponse:
-    """The form, and the run it starts: then its conversation, or its trace. A hidden key makes a second press start
-    nothing.
+    """The form, and the run it starts, shown as its conversation or its trace. A hidden key keeps a second press from
+    starting another.
     """
     user = signed_in(request)
     if not auth.may_start(user):
@@ -90,7 +90,7 @@ def run_new(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         form = RunForm(initial={"request_key": uuid.uuid4(), **{name: request.GET.get(name, "") for name in _FIELDS}})
         return render(request, "console/run_new.html", _context(request, form))
-    # Its own buttons change the form alone; and without script an agent's form comes with the next page.
+    # The form's own buttons only change the form. Without script, an agent's form appears on the next page.
     asked_for_form = not _FORM_BUTTONS.isdisjoint(request.POST)
     filled = _filled(request.POST, check=not asked_for_form)
     if asked_for_form:
@@ -109,7 +109,7 @@ def run_new(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def run_new_parts(request: HttpRequest) -> HttpResponse:
-    """What depends on the rest of the form, for the form as it is now: routes, and the command."""
+    """The parts that depend on the rest of the form as it is now: routes, and the command."""
     if not auth.may_start(signed_in(request)):
         return render(request, "console/run_new_forbidden.html", status=403)
     filled = _filled(request.POST, check=False)
@@ -119,15 +119,15 @@ def run_new_parts(request: HttpRequest) -> HttpResponse:
 
 
 def _filled(post: QueryDict, *, check: bool) -> Given | None:
-    """What was given in the form of the chosen agent. None: it has no form."""
+    """What was given in the chosen agent's form. None: it has no form."""
     agent = Agent.objects.filter(name=storable(post.get("agent", "")), enabled=True).first()
-    # A form that was not on the page is shown empty, and nothing is said against it yet.
+    # A form that was not on the page is shown empty, and nothing is called wrong yet.
     shown = post if schema_form.SHOWN in post else None
     return given(agent, shown, check=check) if agent is not None else None
 
 
 def _data(post: QueryDict, filled: Given | None) -> QueryDict:
-    """What was posted, with the input that a form amounts to."""
+    """What was posted, with the input that results from a form."""
     if filled is None:
         return post
     data = post.copy()
@@ -139,11 +139,11 @@ def _context(request: HttpRequest, form: RunForm, filled: Given | None = None) -
     values = {name: form[name].value() or "" for name in form.fields}
     routes = Prefetch("routes", queryset=Route.objects.order_by("name"))
     agents = list(Agent.objects.filter(enabled=True).order_by("name").prefetch_related(routes))
-    # A single agent needs no choosing.
+    # A single agent need not be chosen.
     chosen = next((agent for agent in agents if agent.name == values["agent"]), agents[0] if len(agents) == 1 else None)
     if chosen is not None and filled is None:
         filled = given(chosen, None, check=False)
-    # The text typed for another agent is kept beside the form.
+    # Text typed for another agent is kept next to the form.
     values["input"] = request.POST.get("input", "") if filled else values["input"]
     return {
         "form": form,
@@ -160,7 +160,7 @@ def _context(request: HttpRequest, form: RunForm, filled: Given | None = None) -
 
 
 def _curl(url: str, values: dict[str, Any]) -> str:
-    """The same request as a command. The token is the reader's own, named and never written."""
+    """The same request as a command. It names the reader's token but never contains it."""
     body: dict[str, Any] = {name: str(values[name]) for name in ("agent", "input", "route", "customer", "conversation")}
     body = {name: value for name, value in body.items() if value or name in ("agent", "input")}
     if str(values["script"]).strip():
@@ -179,12 +179,12 @@ def _curl(url: str, values: dict[str, Any]) -> str:
 
 
 def _with_refusal(form: RunForm, refused: actions.Refused, user: User) -> RunForm:
-    """The form again, with what was wrong at its field and nothing lost."""
+    """The form again, with errors at their fields and nothing lost."""
     if refused.code != "idempotency_key_reused":
         field = refused.field.partition("/")[0]
         form.add_error(field if field in _FIELDS else None, refused.message)
         return form
-    # The page was left open after it had started a run, and then changed: this is a new request.
+    # The page stayed open after it had started a run, and then changed: this is a new request.
     earlier = Run.objects.filter(starter=user, request_key=str(form.cleaned_data["request_key"])).first()
     data = QueryDict(mutable=True)
     data.update(form.data)
@@ -194,7 +194,7 @@ def _with_refusal(form: RunForm, refused: actions.Refused, user: User) -> RunFor
     again.add_error(
         None,
         format_html(
-            'This form has started <a href="{}">a run</a> already. Send it once more to start another.',
+            'This form has already started <a href="{}">a run</a>. Send it once more to start another.',
             reverse("run", args=[earlier.pk]) if earlier else reverse("runs"),
         ),
     )

@@ -18,13 +18,13 @@ from approvals.digest import MalformedJSON, parse
 from approvals.models import Approval
 
 PAGE = 40
-# Further requests are told by their number; the inbox has them.
+# Further requests are only counted; the inbox shows them.
 MAX_ASKED = 3
 
 
 @dataclass(frozen=True)
 class Said:
-    """What somebody said. `fields` are its parts where it was given in a form."""
+    """What somebody said. `fields` are its parts if it was given in a form."""
 
     who: str
     """customer, agent or person."""
@@ -56,7 +56,7 @@ class Did:
 
     @property
     def seconds(self) -> float | None:
-        """How long its calls took, people's time left out. None: none has run."""
+        """How long its calls took, without the time people took. None: none has run."""
         spans = [(call.started_at, call.finished_at) for call in self.calls if call.started_at and call.finished_at]
         return sum((end - start).total_seconds() for start, end in spans) if spans else None
 
@@ -66,7 +66,7 @@ class Did:
 
     @property
     def state(self) -> str:
-        """The one word for all of them: the worst there is."""
+        """One word for all of them: the worst."""
         states = {call.result_status or call.state for call in self.calls}
         order = ("outcome_unknown", "waiting", "executing", "proposed", "ready", "fatal_error", "retryable_error")
         return next((state for state in (*order, "refused", "cancelled") if state in states), "ok")
@@ -84,7 +84,7 @@ class Ended:
 
 @dataclass
 class Asked:
-    """A request that waits, with all its card shows. `openable`: the reader may see it."""
+    """A waiting request, with all that its card shows. `openable`: the reader may see it."""
 
     approval: Approval
     openable: bool
@@ -103,7 +103,7 @@ class Talk:
     """A conversation as one person may see it, around one of its runs."""
 
     run: Run
-    """The run under way; the last when none is."""
+    """The run under way; if there is none, the last."""
     conversation: Conversation | None
     items: list[Said | Did | Ended]
     earlier: int | None
@@ -129,16 +129,16 @@ class Talk:
 
     @property
     def retries_at(self) -> datetime | None:
-        """When a model that could not answer is asked again."""
+        """When a model that failed to answer is asked again."""
         waits = self.run.state == Run.State.QUEUED and self.run.model_failures
         return self.run.wake_at or timezone.now() if waits else None
 
 
 def of(run: Run, user: User, before: int | None = None, seen: int | None = None) -> Talk:
-    """The conversation of a run; of a run that has none, what it was asked and what it answered.
+    """The conversation of a run; for a run without one, its input and its answer.
 
-    `run` comes with its agent, conversation and starter. `before` is the place before which to read; `seen` the
-    version the reader had seen: what was said since is marked as new.
+    `run` comes with its agent, conversation and starter. `before` is the place before which to read. `seen` is the
+    version the reader had seen: everything later is marked as new.
     """
     conversation = run.conversation
     messages, earlier = _messages(run, user, before)
@@ -179,7 +179,7 @@ def _messages(run: Run, user: User, before: int | None) -> tuple[list[Message], 
 
 
 def _unfinished(run: Run, user: User) -> list[Run]:
-    """The runs of the conversation that have not ended, in their order. The reader sees those they may."""
+    """The unfinished runs of the conversation that the reader may see, in order."""
     if run.conversation_id is None:
         return [] if run.is_final else [run]
     rows = auth.visible_runs(user).filter(conversation=run.conversation_id).exclude(state__in=Run.FINAL)
@@ -187,7 +187,7 @@ def _unfinished(run: Run, user: User) -> list[Run]:
 
 
 def _last(run: Run, messages: Sequence[Message]) -> Run:
-    """The run that what was said last belongs to."""
+    """The run to which the last message belongs."""
     last = next((message.run for message in reversed(messages) if message.run is not None), run)
     return run if last.pk == run.pk else last
 
@@ -231,7 +231,7 @@ def _said(run: Run, messages: Iterable[Message], seen: int | None) -> list[tuple
 
 
 def _alone(run: Run) -> list[tuple[Run | None, Said]]:
-    """A run without a conversation, as a conversation of one."""
+    """A run without a conversation, shown as a conversation of its own."""
     asked = Said(
         "customer", run.customer or "Customer", run.input, run.created_at, "m1", fields=fields_of(run.input, run)
     )
@@ -261,7 +261,7 @@ def fields_of(text: str, run: Run) -> tuple[tuple[str, Any], ...]:
 def _in_order(
     said: Sequence[tuple[Run | None, Said]], did: dict[uuid.UUID, list[Did]], under_way: Run | None
 ) -> list[Said | Did | Ended]:
-    """What was said in its order. What a run did stands before its answer, or at the end while it goes on."""
+    """What was said, in order. A run's steps come before its answer, or at the end while it is under way."""
     items: list[Said | Did | Ended] = []
     left = {run_id: list(steps) for run_id, steps in did.items()}
     last_of = {run.pk: place for place, (run, _) in enumerate(said) if run is not None}
@@ -281,7 +281,7 @@ def _in_order(
 
 
 def _asked(run_ids: Sequence[uuid.UUID], user: User) -> list[Asked]:
-    """The requests that these runs wait for, or that were decided and can still be taken back. Three queries."""
+    """The requests that these runs wait for, or that were decided but can still be taken back. Three queries."""
     if not run_ids:
         return []
     now = timezone.now()

@@ -1,4 +1,4 @@
-"""What a card says of its times: by when somebody should decide, and what happens while nobody does."""
+"""What a card says about time: by when to decide, and what happens while nobody does."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +12,7 @@ from approvals.models import Approval
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a request: what it does, when, and whether that has happened."""
+    """One escalation step of a request: what it does, when, and whether that has happened."""
 
     words: str
     at: datetime
@@ -20,7 +20,7 @@ class Step:
 
 
 def of(approval: Approval) -> dict[str, Any]:
-    """The times of a request. No query: the groups come with it."""
+    """The times of a request. No query: its groups are already loaded."""
     now = timezone.now()
     is_late = approval.target_at is not None and approval.target_at <= now
     return {

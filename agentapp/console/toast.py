@@ -1,4 +1,4 @@
-"""What a person is told right after they decided."""
+"""What a person is told right after deciding."""
 
 import uuid
 from typing import Any
@@ -12,7 +12,7 @@ from approvals.models import Approval, Decision
 
 
 def of(user: User, approval_id: uuid.UUID) -> dict[str, Any] | None:
-    """What was decided, and until when it can be undone. None: it cannot."""
+    """What was decided, and until when it can be undone. None: there is no such decision."""
     mine = (
         Decision.objects.select_related("approval__execution__run")
         .annotate(is_anything_stopped=switches.any_engaged())

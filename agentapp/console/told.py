@@ -1,4 +1,4 @@
-"""Whom a comment was told, for the page that its author is led to and for the parts of it that are fetched again."""
+"""Who was told of a comment: for the page its author is led to, and for parts of that page that are fetched again."""
 
 import uuid
 
@@ -8,12 +8,12 @@ KEY = "told"
 
 
 def keep(request: HttpRequest, approval_id: uuid.UUID, words: str) -> None:
-    """Have the next page of a request say this."""
+    """Make the next page of a request say this."""
     request.session[KEY] = {"about": str(approval_id), "words": words, "shown": False}
 
 
 def of(request: HttpRequest, approval_id: uuid.UUID) -> str:
-    """What the page of a request says of the comment that led to it. A page that is opened later says nothing."""
+    """What a request's page says about the comment that led to it. A page opened later says nothing."""
     kept = request.session.get(KEY)
     if kept is None or kept["about"] != str(approval_id):
         return ""

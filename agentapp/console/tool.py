@@ -1,4 +1,4 @@
-"""The page of one tool: what people are told of a call, what it takes, the rules on it, its calls, its versions."""
+"""The page of one tool: how its calls read, its arguments, the rules on it, its calls, its versions."""
 
 from typing import Any
 
@@ -20,14 +20,14 @@ from agentapp.tools import sentences
 from approvals.models import Rule
 from approvals.rule_words import in_words, lasting
 
-# Of its calls, the latest.
+# How many of its latest calls are shown.
 LATEST = 20
 PARTS = {"": "Overview", "rules": "Rules", "calls": "Calls", "versions": "Versions"}
 
 
 @require_safe
 def tool(request: HttpRequest, name: str) -> HttpResponse:
-    """One part of the page; `part` says which. Every part stands below the same head."""
+    """One part of the page, chosen by `part`. Every part has the same head."""
     may_view(request)
     found, user = find(name), signed_in(request)
     part = request.GET.get("part", "") if request.GET.get("part") in PARTS else ""
@@ -56,7 +56,7 @@ def tool(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_safe
 def through(request: HttpRequest, name: str) -> HttpResponse:
-    """What the rules of today make of the tool's latest calls: a part of the page, or a page of its own."""
+    """What today's rules decide for the tool's latest calls: as a part of the page, or on a page of its own."""
     may_view(request)
     found = find(name)
     looked = past.through(found)
@@ -75,7 +75,7 @@ def find(name: str) -> Tool:
 
 
 def head(found: Tool) -> dict[str, Any]:
-    """What stands above every page about a tool."""
+    """What is shown above every page about a tool."""
     return {
         "tool": found,
         "source_kind": SOURCES[ToolSource.Kind(found.source.kind)],
@@ -86,7 +86,7 @@ def head(found: Tool) -> dict[str, Any]:
 
 
 def in_plain_words(found: Tool, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The card of a call with these arguments. What the tool would look up stands in brackets."""
+    """The card of a call with these arguments. What the tool would look up is shown in brackets."""
     state = sentences.looked_up(found)
     return {
         "title": sentences.title(found, arguments, state),

@@ -1,4 +1,4 @@
-"""Trying a tool: its arguments as a form, what would become of the call, and proposing it for real."""
+"""Trying a tool: its arguments as a form, what would happen to the call, and proposing it for real."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ _WRITTEN = ("why", "customer", "as")
 
 @dataclass(frozen=True)
 class Name:
-    """In whose name a call can be tried: an agent, on one of its routes or none."""
+    """For whom a call can be tried: an agent, on one of its routes or none."""
 
     value: str
     label: str
@@ -40,13 +40,13 @@ class Name:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def trial(request: HttpRequest, name: str) -> HttpResponse:
-    """The form; posted, what would become of the call, or a run that proposes it."""
+    """The form. A post shows what would happen to the call, or starts a run that proposes it."""
     may_view(request)
     tool, user, post = find(name), signed_in(request), request.POST
     is_posted = request.method == "POST"
     wanted = post.get("act", "") if is_posted else ""
     if wanted == REAL and not trying.may_try(user):
-        raise Forbidden("Trying a tool for real begins a run of an agent.", TRY_RIGHT)
+        raise Forbidden("Trying a tool for real starts a run of an agent.", TRY_RIGHT)
     begin, left_out = _begin(tool, request, user)
     filled = call_form.filled(tool, begin, post if is_posted else None, check=wanted in (DRY, REAL))
     names = _names(tool)
@@ -62,7 +62,7 @@ def trial(request: HttpRequest, name: str) -> HttpResponse:
     context |= {
         "found": found,
         "preview": dry_run.read(found.preview_text, lens.hidden(tool.secret_fields, tool.pii_fields)),
-        "shows": NEEDS.get(found.step_up, "nothing beside being signed in"),
+        "shows": NEEDS.get(found.step_up, "nothing beyond being signed in"),
         "has_hooks": bool(chosen.agent.hooks),
         "fresh": uuid.uuid4(),
     }
@@ -70,7 +70,7 @@ def trial(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def render_part_with(request: HttpRequest, context: Mapping[str, Any], status: int = 200) -> HttpResponse:
-    """The page, or its part; with its status only as a page, since parts of a page come in whatever they say."""
+    """The page, or its part. Only the page gets the status, since parts are swapped in whatever they say."""
     response = render_part(request, "console/tool_try.html", "request", dict(context))
     if "HX-Request-Type" not in request.headers:
         response.status_code = status
@@ -86,7 +86,7 @@ def _propose(request: HttpRequest, call: Trial, user: User, context: dict[str, A
     try:
         run = actions.try_tool(call, user, key)
     except actions.Refused as refused:
-        # What was begun with the key stands; the next press is about what the form says now.
+        # The key stays with what it started. The next press is about what the form says now.
         context |= {"refused": refused.message, "refused_field": refused.field, "request_key": uuid.uuid4()}
         return render(request, "console/tool_try.html", context, status=refused.status)
     return redirect("run", run_id=run.pk)
@@ -122,9 +122,9 @@ def _names(tool: Tool) -> list[Name]:
 
 
 def _begin(tool: Tool, request: HttpRequest, user: User) -> tuple[dict[str, Any], list[str]]:
-    """What stands in the form at first: what the schema says, or the arguments of a call that this person may see.
+    """The form's initial values: from the schema, or the arguments of a call that this person may see.
 
-    And the names of those arguments that are left empty because they are masked for them.
+    Also the names of the arguments left empty because they are masked for this person.
     """
     properties = schemas.properties(tool.input_schema)
     begin = {

@@ -1,4 +1,4 @@
-"""The list of tools: what agents can do here, how often they do it, and what keeps them from it."""
+"""The list of tools: what agents can do here, how often they do it, and what stops them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ VIEW_RIGHT = "agentapp.view_tool"
 
 @dataclass(frozen=True)
 class Line:
-    """One tool of the list. `calls` are those of the last days, `rules` the number that can be about it."""
+    """One tool of the list. `calls` are those of the last days; `rules` is the number of rules that may apply."""
 
     tool: Tool
     source: str
@@ -44,7 +44,7 @@ class Line:
 
 @require_safe
 def tools(request: HttpRequest) -> HttpResponse:
-    """Every tool by its name, narrowed by words and kind of source. `after` names the last one before the page."""
+    """Every tool by name, narrowed by words and kind of source. `after` names the last one before the page."""
     may_view(request)
     words = storable(request.GET.get("q", "")).strip()[:MAX_CHARS]
     kind = request.GET.get("source", "") if request.GET.get("source") in SOURCES else ""
@@ -71,13 +71,13 @@ def tools(request: HttpRequest) -> HttpResponse:
 
 
 def may_view(request: HttpRequest) -> None:
-    """Raises Forbidden for who may not look at tools."""
+    """Raises Forbidden for a person who may not look at tools."""
     if not signed_in(request).has_perm(VIEW_RIGHT):
-        raise Forbidden("Here stands what agents can do, and under which rules.", VIEW_RIGHT)
+        raise Forbidden("This page shows what agents can do, and under which rules.", VIEW_RIGHT)
 
 
 def lines(page: Sequence[Tool]) -> list[Line]:
-    """A page of tools with what is to be said of each. Four queries, however many they are."""
+    """A page of tools with what the list shows of each. Four queries, however many tools."""
     counts, stops = catalogue.call_counts(page), Stops.read()
     rules = list(Rule.objects.filter(active=True).values_list("tool", "effect_class"))
     return [_line(tool, rules, counts.get(tool.pk, Calls()), stops) for tool in page]
@@ -92,12 +92,12 @@ def _line(tool: Tool, rules: Sequence[tuple[str, str]], calls: Calls, stops: Sto
 
 
 def effect_word(tool: Tool) -> str:
-    """The effect class in a word: what follows the colon explains it."""
+    """The effect class in one word. What follows the colon explains it."""
     return str(tool.get_effect_class_display()).partition(":")[0]
 
 
 def risk_of(tool: Tool) -> str:
-    """How risky a call is where no rule says it."""
+    """How risky a call is if no rule says so."""
     return str(DEFAULT_RISK.get(tool.effect_class, Risk.HIGH))
 
 

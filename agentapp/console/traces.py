@@ -1,4 +1,4 @@
-"""The trace of a run, for whoever may see the run."""
+"""The trace of a run, for anybody who may see the run."""
 
 import uuid
 
@@ -15,6 +15,6 @@ from agentapp.telemetry import download
 @never_cache
 @require_safe
 def run_trace(request: HttpRequest, run_id: uuid.UUID) -> StreamingHttpResponse:
-    """A file in the JSON of OTLP."""
+    """The trace as a file in OTLP's JSON."""
     run = get_object_or_404(auth.visible_runs(signed_in(request)).only("pk"), pk=run_id)
     return download.response(request, run)

@@ -23,7 +23,7 @@ class Unreadable(ValueError):
 
 
 def shown(value: Any) -> str:
-    """A scalar as it stands in an input."""
+    """A scalar as an input shows it."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return json.dumps(value, ensure_ascii=False)
     if isinstance(value, float):
@@ -39,7 +39,7 @@ def cents(text: str) -> str:
 
 
 def grouped(text: str) -> str:
-    """An amount with its thousands apart, for reading only; what is none stays as it is."""
+    """An amount with its thousands separated, for reading only. Anything else stays as it is."""
     found = _AMOUNT.fullmatch(text)
     return f"{found[1]}{int(found[2]):,}{found[3]}" if found else text
 
@@ -60,7 +60,7 @@ def lines(text: str) -> str:
 
 
 def to_minute(text: str) -> str:
-    """A time without its seconds where there are none: 14:30:00 as browsers write it."""
+    """A time without its seconds if they are zero, as browsers write it: 14:30 for 14:30:00."""
     return text.removesuffix(":00") if text.count(":") == 2 else text
 
 
@@ -77,7 +77,7 @@ def suits(input_type: str, value: str) -> bool:
 
 
 def read(text: str, described: dict[str, Any]) -> Any:
-    """A text as the scalar a schema wants. Raises Unreadable."""
+    """A text as the scalar that a schema wants. Raises Unreadable."""
     match described.get("type"):
         case "integer":
             number = decimal(text)
@@ -115,7 +115,7 @@ def decimal(text: str) -> Decimal:
         number = Decimal(typed)
     except InvalidOperation as error:
         raise Unreadable("Enter a number, like 184.50.") from error
-    # None of a schema's numbers is as small, and one that is can be too long to write out.
+    # No schema needs a number so small, and written out it could be too long.
     if not number.is_finite() or len(number.as_tuple().digits) > 30 or number.adjusted() < -_MOST_ZEROS:
         raise Unreadable("Enter a number, like 184.50.")
     if abs(number) > MAX_EXACT:
@@ -124,7 +124,7 @@ def decimal(text: str) -> Decimal:
 
 
 def _in_steps(number: Decimal, described: dict[str, Any]) -> Decimal:
-    """The number, if it is one of those that a schema steps through. Raises Unreadable."""
+    """The number, if it is a multiple of the schema's step. Raises Unreadable."""
     given = described.get("multipleOf")
     if isinstance(given, bool) or not isinstance(given, int | float) or given <= 0:
         return number

@@ -75,7 +75,7 @@ urlpatterns = [
     path("inbox/focus/<uuid:approval_id>/leave/", focus.leave, name="focus_leave"),
     path("inbox/peek/<uuid:approval_id>/", inbox.peek, name="peek"),
     path("inbox/outcome/<uuid:execution_id>/", inbox.peek_outcome, name="peek_outcome"),
-    # The short names are what people see, and so what they type and share.
+    # People see the short names, so they type and share them.
     re_path(r"^approvals/(?P<reference>(?i:apr)-[0-9A-Fa-f]{6})/$", search.by_reference, name="approval_by_reference"),
     re_path(r"^runs/(?P<reference>(?i:run)_[0-9A-Fa-f]{6})/$", search.by_reference),
     path("approvals/<uuid:approval_id>/", approval.approval, name="approval"),

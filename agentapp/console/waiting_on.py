@@ -34,20 +34,20 @@ def _words(run: Run, asked: str, ahead: Run | None) -> str:
     if run.waiting_for == Run.WaitingFor.SWITCH:
         return "A kill switch"
     if run.waiting_for == Run.WaitingFor.APPROVAL:
-        # None is open: the decision is held for a moment, and can still be undone.
+        # No request is open: the decision is held for a moment and can still be undone.
         return asked or "Undo time"
     return ""
 
 
 def _asked(keys: Sequence[uuid.UUID]) -> dict[uuid.UUID, str]:
-    """Of the runs with open requests: who is to decide, and about which tool, or how many calls."""
+    """For runs with open requests: who decides, and about which tool or how many calls."""
     if not keys:
         return {}
     found = (
         Approval.objects.filter(run_id__in=keys, state__in=Approval.UNDECIDED)
         .annotate(
             asked=_names(Group.objects.filter(approval=OuterRef("pk")), "approval"),
-            # Where a request names no group, everybody who decides is asked.
+            # If a request names no group, everybody who decides is asked.
             anybody=_names(Group.objects.filter(permissions__codename="decide_approval"), "permissions__codename"),
         )
         .select_related("claim__user", "claim__group")
@@ -74,7 +74,7 @@ def _asked(keys: Sequence[uuid.UUID]) -> dict[uuid.UUID, str]:
 
 
 def _names(groups: QuerySet[Group], alike: str) -> Subquery:
-    """The names of some groups, one a line. `alike` is a column with one value in all of them."""
+    """The names of some groups, one per line. `alike` is a column with the same value for all of them."""
     named = groups.order_by().values(alike).annotate(names=StringAgg("name", Value("\n")))
     return Subquery(named.values("names"))
 
@@ -86,5 +86,5 @@ def _said(asked: Sequence[tuple[str, str]]) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """The first of many groups: a cell of the list has no room for more than two."""
+    """The first of many groups: the list's cell has no room for more than two."""
     return " or ".join(names) if len(names) <= 2 else f"{names[0]} and others"

@@ -11,13 +11,13 @@ from agentapp.messages import FAILED
 from agentapp.models import Run, ToolExecution
 from agentapp.timescale import Axis, Span, partition
 
-# Of a longer run the end is drawn: that is what somebody who looks wants to know of.
+# Only the end of a longer run is drawn: that is what people look for.
 LAST_STEPS = 24
 WIDTH = 120
 
 
 def waterfalls(runs: Sequence[Run], now: datetime) -> dict[uuid.UUID, list[tuple[str, str]]]:
-    """For each run the kinds of its bars, each with the path that draws all bars of the kind."""
+    """For each run the kinds of its bars, each with one path that draws all bars of that kind."""
     spans: dict[uuid.UUID, list[Span]] = defaultdict(list)
     keys = [run.pk for run in runs]
     ends = {run.pk: run.finished_at or now for run in runs}

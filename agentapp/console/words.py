@@ -1,4 +1,4 @@
-"""The words of the run pages: why a run ended, and what let a call run or kept it from it. No HTML."""
+"""The words of the run pages: why a run ended, and what let a call run or stopped it. No HTML."""
 
 from agentapp.models import Run, ToolExecution
 from agentapp.reasons import Reason, StopReason
@@ -12,12 +12,12 @@ _STOPPED: dict[str, str] = {
     StopReason.TOKEN_LIMIT: "The run used all its tokens.",
     StopReason.COST_LIMIT: "The run reached its cost limit.",
     StopReason.TIME_LIMIT: "The run used all its time.",
-    StopReason.RETRY_LIMIT: "The model failed as often as it may be asked.",
+    StopReason.RETRY_LIMIT: "The model failed on every allowed try.",
     StopReason.FINISH_REASON: "The model ended its reply in a way that stops this agent.",
     StopReason.NO_PROGRESS: "The agent made no progress.",
-    StopReason.CIRCUIT_OPEN: "What the run needs keeps failing, and is switched off for a while.",
-    StopReason.TOOL_FAILURE: "A call failed, and this agent stops then.",
-    StopReason.BLOCKED_BY_HOOK: "A hook blocked a call, and this agent stops then.",
+    StopReason.CIRCUIT_OPEN: "Something the run needs keeps failing, and is switched off for a while.",
+    StopReason.TOOL_FAILURE: "A call failed, which stops this agent.",
+    StopReason.BLOCKED_BY_HOOK: "A hook blocked a call, which stops this agent.",
     StopReason.SUPERSEDED: "A newer message replaced this run.",
     StopReason.APPROVAL_DENIED: "A person rejected a call and stopped the run.",
     StopReason.APPROVAL_EXPIRED: "A call was not decided in time, or could not run in time.",
@@ -31,19 +31,19 @@ _REASONS: dict[str, str] = {
     Reason.MISSING_ARGUMENTS: "an argument is missing",
     Reason.PERMISSION_DENIED: "the person who started the run may not do this",
     Reason.POLICY_DENIED: "a rule forbids it",
-    Reason.POLICY_CHANGED: "the rules forbid it by now",
+    Reason.POLICY_CHANGED: "the rules now forbid it",
     Reason.BLOCKED_BY_HOOK: "a hook blocked it",
     Reason.CALL_LIMIT_EXCEEDED: "too many calls",
     Reason.MISSING_IDEMPOTENCY_KEY: "nothing says which act it is",
-    Reason.BUDGET_EXHAUSTED: "it would pass the budget",
+    Reason.BUDGET_EXHAUSTED: "it would exceed the budget",
     Reason.CIRCUIT_OPEN: "the tool keeps failing, and is switched off for a while",
-    Reason.DUPLICATE_CALL: "the same call stands earlier in the step",
+    Reason.DUPLICATE_CALL: "the same call came earlier in the step",
     Reason.PLAN_REFUSED: "not all of its calls can be planned",
     Reason.PREVIOUSLY_REJECTED: "a person rejected exactly this before",
     Reason.APPROVAL_REJECTED: "a person rejected it",
     Reason.APPROVAL_EXPIRED: "no one decided in time, or it could not run in time",
     Reason.ACTION_CHANGED: "the call changed after it was approved",
-    Reason.IDEMPOTENCY_KEY_CONSUMED: "it was done before",
+    Reason.IDEMPOTENCY_KEY_CONSUMED: "it has already been done",
     Reason.TOOL_TIMEOUT: "the tool did not answer in time",
     Reason.TOOL_FAILURE: "the tool failed",
     Reason.TOOL_RESULT_INVALID: "the tool's result could not be read",
@@ -51,7 +51,7 @@ _REASONS: dict[str, str] = {
     Reason.LIMIT_REACHED: "it reached a limit midway",
     Reason.OUTCOME_UNKNOWN: "nobody knows whether it happened",
     Reason.CANCELLED: "it was cancelled before it ran",
-    Reason.DECISION_EXTRACTION: "the reply holds no decision",
+    Reason.DECISION_EXTRACTION: "the reply contains no decision",
     Reason.DECISION_VALIDATION: "the decision cannot be followed",
 }
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
@@ -63,7 +63,7 @@ def stopped(run: Run) -> str:
 
 
 def stop_reason(code: str) -> str:
-    """A reason why runs end, in a word or two, as for a filter."""
+    """Why runs end, in a word or two, as for a filter."""
     return code.replace("_", " ").capitalize()
 
 
@@ -99,7 +99,7 @@ def about(seconds: float) -> str:
 
 
 def actor(name: str) -> str:
-    """Who an event says did it: "user:7:dana (token CI)" is dana (token CI)."""
+    """Who did it, from an event's actor: "user:7:dana (token CI)" is dana (token CI)."""
     if name.startswith("user:"):
         return name.split(":", 2)[-1]
     return {"system": "The system", "model": "The model"}.get(name, name)

@@ -1,4 +1,4 @@
-"""The people of the demo. Their password is printed, so they exist only where DEBUG is on."""
+"""The people of the demo. Their password is printed, so they exist only if DEBUG is on."""
 
 from dataclasses import dataclass
 
@@ -18,9 +18,9 @@ class Account:
     role: str
     purpose: str
     rights: tuple[str, ...] = ()
-    """Beside those of the role: codenames of permissions about approvals."""
+    """In addition to the role's: codenames of permissions about approvals."""
     teams: tuple[str, ...] = ()
-    """Groups of the configuration file that they are in, beside that of the role."""
+    """Groups of the configuration file that they are in, in addition to the role's."""
 
 
 ACCOUNTS = (
@@ -30,7 +30,7 @@ ACCOUNTS = (
         "Dana",
         "Whitfield",
         "approver",
-        "approves, edits, rejects; allows calls ahead",
+        "approves, edits, rejects; allows calls in advance",
         ("add_grant",),
         ("desk",),
     ),
@@ -44,10 +44,10 @@ ACCOUNTS = (
 
 
 def make_accounts() -> dict[str, User]:
-    """The demo's people by their names; those that are there already are left as they are."""
+    """The demo's people by their names. Those who already exist are left as they are."""
     ensure_roles()
     people = {}
-    hashed = ""  # once for all: it is slow on purpose, and everybody's is the same
+    hashed = ""  # hashed once: it is slow on purpose, and everybody's password is the same
     for account in ACCOUNTS:
         user = User.objects.filter(username=account.username).first()
         if user is None:
@@ -68,6 +68,6 @@ def make_accounts() -> dict[str, User]:
 
 
 def join_teams(people: dict[str, User]) -> None:
-    """Put everybody into the groups of the configuration file that are theirs."""
+    """Put everybody into their groups of the configuration file."""
     for account in ACCOUNTS:
         people[account.username].groups.add(*Group.objects.filter(name__in=account.teams))

@@ -1,4 +1,4 @@
-"""What the shop can take back, and what its tools say beforehand that a call would change."""
+"""What the shop can take back, and what its tools predict that a call would change."""
 
 from decimal import Decimal
 from typing import Annotated, Any
@@ -13,7 +13,7 @@ CreditId = Annotated[str, Field(pattern=r"^CR-\d+$", title="Credit")]
 
 
 def refund_preview(order_id: str, amount: float) -> list[dict[str, Any]]:
-    """What is left to refund of an order, and how many refunds it has, before and after one more."""
+    """How much of an order can still be refunded, and how many refunds it has, before and after one more."""
     order = lookups.find_order(order_id)
     left, made = order.payment.amount - order.refunded, order.refunds.count()
     if Decimal(str(amount)) > left:
@@ -37,7 +37,7 @@ def refund_outcome(order_id: str) -> dict[str, Any]:
 
 
 def credit_preview(customer_id: str, amount: float) -> list[dict[str, Any]]:
-    """What credit a customer has, before and after more of it."""
+    """A customer's credit, before and after giving more."""
     before = _credit_of(customer_id)
     return [{"name": "Store credit", "before": _dollars(before), "after": _dollars(before + Decimal(str(amount)))}]
 
@@ -48,12 +48,12 @@ def credit_outcome(customer_id: str) -> dict[str, Any]:
 
 
 def cancelling(result: dict[str, Any]) -> dict[str, Any]:
-    """What `cancel_store_credit` is called with to take back what was given."""
+    """The arguments of `cancel_store_credit` that take back what was given."""
     return {"credit": result["credit"]}
 
 
 def credit_state(credit: str) -> dict[str, Any]:
-    """Whose credit it is, how much, and whether it stands."""
+    """Whose credit it is, how much, and whether it is still valid."""
     row = _credit(credit)
     return {
         "customer": row.customer.name,
@@ -64,7 +64,7 @@ def credit_state(credit: str) -> dict[str, Any]:
 
 
 def cancel_preview(credit: str) -> list[dict[str, Any]]:
-    """What credit the customer has, before and without this one."""
+    """The customer's credit, with this one and without it."""
     row = _credit(credit)
     before = _credit_of(row.customer_id)
     return [{"name": "Store credit", "before": _dollars(before), "after": _dollars(before - row.amount)}]

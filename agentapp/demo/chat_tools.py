@@ -1,4 +1,4 @@
-"""What the concierge can do, who writes with customers themselves: each sees what is theirs, and no more."""
+"""The tools of the concierge, who writes with customers directly: each customer sees only what is theirs."""
 
 from decimal import Decimal
 from typing import Annotated, Any, Literal

@@ -1,7 +1,7 @@
 """One scenario, played through the real worker and the REST API, on a database of its own.
 
 It starts a run as one person, waits until a person is asked, approves as another, waits for the
-end, and looks at what it came to. Whatever is not as promised is a CheckFailed.
+end, and checks what came of it. Anything that is not as promised raises CheckFailed.
 """
 
 import os
@@ -32,9 +32,9 @@ from approvals import ledger
 
 
 def play(model: str = "", driver: str = "") -> str:
-    """Play the damaged kettle on what the environment names. Returns one line about it. Raises CheckFailed.
+    """Play the damaged kettle in the configured environment. Returns one line about it. Raises CheckFailed.
 
-    With a model, that model is asked instead of the scenario's script.
+    If a model is given, it is asked instead of playing the scenario's script.
     """
     began = time.monotonic()
     with ExitStack() as stack:
@@ -62,7 +62,7 @@ def play(model: str = "", driver: str = "") -> str:
 
 
 def tokens(people: dict[str, User]) -> tuple[str, str, str, str]:
-    """Four tokens: one that starts runs, one that decides as another person, a shop's chat, one that takes over."""
+    """Four tokens: to start runs, to decide as another person, for the shop's chat, and to take over."""
     given = {
         "check-start": ("sam", ["runs:create", "runs:read"]),
         "check-decide": ("dana", ["approvals:read", "approvals:decide", "runs:read"]),
@@ -76,7 +76,7 @@ def tokens(people: dict[str, User]) -> tuple[str, str, str, str]:
 
 @contextmanager
 def throw_away_database(folder: Path) -> Iterator[None]:
-    """Everything in the block happens in a new database, which is gone afterwards."""
+    """Everything in the block happens in a new database, which is removed afterwards."""
     kept = connection.settings_dict["NAME"]
     name = str(folder / "check.sqlite3") if connection.vendor == "sqlite" else f"check_{uuid.uuid4().hex[:12]}"
     connection.settings_dict.setdefault("TEST", {})["NAME"] = name
@@ -86,7 +86,7 @@ def throw_away_database(folder: Path) -> Iterator[None]:
     finally:
         connections.close_all()
         if connection.vendor == "postgresql":
-            # A server's session outlives its process by a moment, and would keep the database.
+            # A server's session outlives its process by a moment and would keep the database in use.
             with connection.cursor() as cursor:
                 cursor.execute(
                     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -98,12 +98,12 @@ def throw_away_database(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def own_queue() -> Iterator[None]:
-    """Messages go to a queue that no other worker listens to. Before the first message of the process only."""
+    """Send messages to a queue that no other worker listens to. Only before the first message of the process."""
     if settings.EMBEDDED:
         yield
         return
     usual, name = settings.CELERY_TASK_DEFAULT_QUEUE, f"check-{uuid.uuid4().hex[:12]}"
-    # Celery reads through to Django's settings, until it has made its queues.
+    # Celery reads Django's settings until it has made its queues.
     settings.CELERY_TASK_DEFAULT_QUEUE = name
     if app.amqp.default_queue.name != name:
         raise CheckFailed("Messages were sent before the check, so they cannot be kept apart.")
@@ -133,7 +133,7 @@ def web() -> Iterator[str]:
 
 @contextmanager
 def workers(folder: Path) -> Iterator[None]:
-    """A worker and beat: in threads when the broker is embedded, else as processes of their own."""
+    """A worker and beat: in threads if the broker is embedded, otherwise as separate processes."""
     if settings.EMBEDDED:
         worker = embedded.Worker()
         worker.start()
@@ -176,7 +176,7 @@ def workers(folder: Path) -> Iterator[None]:
 
 
 def _play(starter: Client, decider: Client, *, scripted: bool) -> dict[str, Any]:
-    """The run, finished. What it is asked on the way is approved."""
+    """The finished run. Requests on the way are approved."""
     scenario = DAMAGED_KETTLE
     started = starter.post(
         "/runs",
@@ -199,7 +199,7 @@ def _play(starter: Client, decider: Client, *, scripted: bool) -> dict[str, Any]
 
     [approval] = wait_for("the refund to be asked for", asked)
     if Refund.objects.exists():
-        raise CheckFailed("There is a refund before anybody approved one.")
+        raise CheckFailed("A refund was made before anybody approved one.")
     approval = decider.get(f"/approvals/{approval['id']}")
     decider.post(
         f"/approvals/{approval['id']}/decisions",
@@ -222,7 +222,7 @@ def _play(starter: Client, decider: Client, *, scripted: bool) -> dict[str, Any]
 
 
 def _look(run: dict[str, Any]) -> int:
-    """Look at what it came to, in the shop and in the ledger. Returns how many events were verified."""
+    """Check what came of it, in the shop and in the ledger. Returns how many events were verified."""
     refunds = list(Refund.objects.filter(order_id="58213"))
     if len(refunds) != 1 or Email.objects.count() != 1:
         raise CheckFailed(f"Expected one refund and one email, found {refunds} and {list(Email.objects.all())}.")
@@ -230,7 +230,7 @@ def _look(run: dict[str, Any]) -> int:
     if broken is not None:
         raise CheckFailed(f"The ledger is broken at event {broken.seq} of {broken.chain}: {broken.problem}.")
     if not ledger.verify(ledger.run_chain(uuid.UUID(run["id"])))[0]:
-        raise CheckFailed("The run has left no events.")
+        raise CheckFailed("The run left no events.")
     return held
 
 

@@ -1,7 +1,7 @@
-"""The concierge's dialogues, played through the real worker and the REST API, each looked at for what it must come to.
+"""The concierge's dialogues, played through the real worker and the REST API, each checked for its outcome.
 
-What its model would say is written down in `guided_scenarios`; what is looked at here was decided by code: what is
-called, what is asked for, who confirms, who speaks.
+Its model's replies are written down in `guided_scenarios`. What is checked here was decided by code: what is called,
+what is asked for, who confirms and who speaks.
 """
 
 import uuid
@@ -17,7 +17,7 @@ from agentapp.demo.models import Ticket
 
 @dataclass(frozen=True)
 class Shop:
-    """Who speaks with the product: a program that starts runs, the shop's chat, a person of the team."""
+    """Who speaks with the product: a program that starts runs, the shop's chat and a team member."""
 
     starter: Client
     chat: Client
@@ -33,7 +33,7 @@ class Played:
     conversation: dict[str, Any]
 
     def say(self, turn: Turn) -> dict[str, Any]:
-        """The customer says something; the run, once it has ended or asks for something."""
+        """The customer says something. Returns the run once it has ended or asks for something."""
         started = self.shop.starter.post(
             "/runs",
             {
@@ -65,11 +65,11 @@ class Played:
 
     def expect(self, what: str, found: object, wanted: object) -> None:
         if found != wanted:
-            raise CheckFailed(f"{self.dialogue.name}: {what} should be {wanted!r}, and is {found!r}.")
+            raise CheckFailed(f"{self.dialogue.name}: {what} should be {wanted!r}, but is {found!r}.")
 
 
 def play(shop: Shop) -> int:
-    """Play every dialogue. How many there were. Raises CheckFailed."""
+    """Play every dialogue. Returns how many there were. Raises CheckFailed."""
     for dialogue, look in _LOOKS:
         key = f"check-{uuid.uuid4().hex[:8]}"
         opened = shop.chat.post("/conversations", {"agent": "concierge", "key": key, "customer": dialogue.customer})

@@ -1,4 +1,4 @@
-"""The REST API as a check uses it: asks, waits, and says what was not as promised."""
+"""The REST API as a check uses it: sends requests, waits, and reports what was not as promised."""
 
 import http.client
 import json
@@ -12,7 +12,7 @@ LOOK_EVERY_SECONDS = 0.1
 
 
 class CheckFailed(Exception):
-    """The product did not do what it promises; the message says what was seen."""
+    """The product did not do what it promises. The message says what was seen."""
 
 
 class Client:
@@ -44,10 +44,10 @@ class Client:
 
 
 def wait_for[T](what: str, look: Callable[[], T]) -> T:
-    """The first truthy value of `look`. Raises CheckFailed when there is none in time."""
+    """The first truthy value of `look`. Raises CheckFailed if there is none in time."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not (seen := look()):
         if time.monotonic() > deadline:
-            raise CheckFailed(f"Waited {PATIENCE_SECONDS:.0f} s for {what}, in vain.")
+            raise CheckFailed(f"Waited {PATIENCE_SECONDS:.0f} s in vain for {what}.")
         time.sleep(LOOK_EVERY_SECONDS)
     return seen

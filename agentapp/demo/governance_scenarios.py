@@ -1,6 +1,6 @@
 """Situations of the tour: each shows one part of how people govern what the agent does.
 
-They are played as often as somebody likes, so each play is a conversation of its own, and holds whatever was decided
+They can be played any number of times, so each play is a conversation of its own and works whatever was decided
 before.
 """
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from agentapp.demo.scenarios import Scenario, reply
 
-# What a grant of the tour goes up to; beyond it a person is asked.
+# The limit of the tour's grant; beyond it a person is asked.
 GRANTED_AT_MOST = 20
 
 

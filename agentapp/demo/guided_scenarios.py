@@ -1,7 +1,7 @@
-"""Situations the concierge meets, with what its model would say written down.
+"""Situations the concierge meets, with its model's replies written down.
 
-What code decides is not written here: which guidelines follow from others, which tools are looked at together, which
-values a customer may name, what is asked for first.
+What code decides is not written here: which guidelines follow from others, which tools are evaluated together, which
+values a customer may name and what is asked for first.
 """
 
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Turn:
-    """One message of a customer, and what the concierge's model says of it, step by step."""
+    """One message from a customer, and what the concierge's model says about it, step by step."""
 
     says: str
     script: list[dict[str, Any]]

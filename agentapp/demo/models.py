@@ -1,4 +1,4 @@
-"""The shop's tables. Written by `shop` alone."""
+"""The shop's tables. Only `shop` writes them."""
 
 from decimal import Decimal
 
@@ -86,7 +86,7 @@ class Refund(models.Model):
     order = models.ForeignKey(Order, on_delete=models.PROTECT, related_name="refunds")
     amount = models.DecimalField(max_digits=10, decimal_places=2)
     reason = models.CharField(max_length=40)
-    # The key the refund was asked for with. The same key again is the same refund.
+    # The key that the refund was requested with. The same key means the same refund.
     idempotency_key = models.CharField(max_length=200, unique=True)
     made_at = models.DateTimeField()
 
@@ -152,7 +152,7 @@ class Ticket(models.Model):
 
 
 class AddressChange(models.Model):
-    """A delivery address that was changed, with the one before: what it takes to change it back."""
+    """A changed delivery address, with the previous one, which is needed to change it back."""
 
     order = models.ForeignKey(Order, on_delete=models.PROTECT, related_name="address_changes")
     before = models.TextField()

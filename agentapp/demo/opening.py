@@ -1,4 +1,4 @@
-"""Everything the demo needs in the database, made where it is missing."""
+"""Everything the demo needs in the database, added where it is missing."""
 
 import uuid
 from io import StringIO
@@ -25,10 +25,10 @@ VARIANT_FILE = Path(__file__).with_name("variant.yaml")
 
 
 def open_shop(model: str = "", driver: str = "") -> dict[str, User]:
-    """Tables, tools, agent, rules, people and the shop's data. Safe to repeat: what is there stays.
+    """Tables, tools, agent, rules, people and the shop's data. Safe to repeat: what exists stays.
 
-    `model` is what the agent runs on, as in openai:<model>, and `driver` how; empty leaves either. Returns the
-    people by name.
+    `model` is the model that the agent runs on, such as openai:<model>, and `driver` its driver; empty leaves either
+    unchanged. Returns the people by name.
     """
     call_command("migrate", verbosity=0, interactive=False)
     call_command("sync_tools", stdout=StringIO())
@@ -46,7 +46,7 @@ def open_shop(model: str = "", driver: str = "") -> dict[str, User]:
 
 
 def _draft_a_rule(admin: User) -> None:
-    """A change of a rule that waits on its page to be simulated, and watches meanwhile. It decides nothing."""
+    """A draft change to a rule, ready to be simulated on its page. It watches meanwhile and decides nothing."""
     rule, actor = Rule.objects.get(name="refunds-never-above-2000"), ledger.actor_of(admin, "demo")
     words = "Refunds above $200.00 are made by the payments team itself, never by an agent."
     changed = {"condition": "args.amount > 200.0", "description": words}
@@ -112,5 +112,5 @@ def empty_everything() -> None:
     finally:
         append_only.install(connection)
     continuity.begin()
-    # What was noted of a ledger that is no more would be held against the next.
+    # What was noted about a ledger that is gone would be compared with the next one.
     settings.LEDGER.anchor_file.unlink(missing_ok=True)

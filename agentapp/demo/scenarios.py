@@ -1,6 +1,6 @@
-"""Situations the agent meets, with the model's replies written down: they play with no key and no network.
+"""Situations the agent meets, with the model's replies written down: they need no key and no network.
 
-A script cannot know what people will decide, so what follows a request to them holds either way.
+A script cannot know what people will decide, so what follows a request to them fits any decision.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from typing import Any
 from agentapp.demo import data
 from agentapp.demo.data import INJECTION
 
-# Dollars per million tokens: in, read from the provider's cache, out.
+# Dollars per million tokens: input, input read from the provider's cache, output.
 _PRICES = (Decimal("3.00"), Decimal("0.30"), Decimal("15.00"))
 
 
@@ -28,7 +28,7 @@ class Scenario:
 
 
 def reply(text: str, *calls: tuple[str, str, dict[str, Any]], tokens: tuple[int, int, int]) -> dict[str, Any]:
-    """A reply with its calls, each (id, name, arguments), and its tokens: in, of them cached, out."""
+    """A reply with its calls, each (id, name, arguments), and its tokens: input, cached part of it, output."""
     given, cached, made = tokens
     fresh_price, cached_price, made_price = _PRICES
     cost = ((given - cached) * fresh_price + cached * cached_price + made * made_price) / 1_000_000
@@ -263,5 +263,5 @@ PLANTED_ACCOUNT = Scenario(
 )
 
 SCENARIOS = (DAMAGED_KETTLE, ADDRESS_CHANGE, INJECTED_TICKET, EXPIRED_CREDIT, PLANTED_ACCOUNT)
-# Started when the demo finds no open run of its own. EXPIRED_CREDIT expires, so it would leave the inbox by itself.
+# Started if the demo finds no open run of its own. EXPIRED_CREDIT is not listed: it would expire and leave the inbox.
 AT_START = (DAMAGED_KETTLE, ADDRESS_CHANGE, INJECTED_TICKET, PLANTED_ACCOUNT)

@@ -1,6 +1,6 @@
-"""The only writer of the shop's tables. Each function is one act, whole or not at all.
+"""The only writer of the shop's tables. Each function is one act, done completely or not at all.
 
-What cannot be done is a ShopError whose message says what to do instead: a model reads it.
+What cannot be done raises ShopError, whose message tells the model what to do instead.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class ShopError(ToolError):
 
 @dataclass(frozen=True)
 class Refunded:
-    """A refund and what it leaves. `repeated`: this key had made it before, so nothing happened now."""
+    """A refund and what is left afterwards. `repeated`: the key was used before, so nothing happened now."""
 
     refund: Refund
     payment: Payment
@@ -124,7 +124,7 @@ def change_address(order_number: str, address: str) -> AddressChange:
 
 
 def tag(ticket_number: str, tags: Sequence[str]) -> Ticket:
-    """Add tags to a ticket; those it has stay."""
+    """Add tags to a ticket. Existing tags stay."""
     with transaction.atomic():
         ticket = _ticket(ticket_number)
         ticket.tags = sorted({*ticket.tags, *(word.strip().lower() for word in tags if word.strip())})
@@ -133,7 +133,7 @@ def tag(ticket_number: str, tags: Sequence[str]) -> Ticket:
 
 
 def open_return(order_number: str, reason: str, note: str) -> Ticket:
-    """Open a ticket for what comes back, and mail the customer a label. An order that comes back already stays so."""
+    """Open a ticket for a return, and mail the customer a label. Nothing happens if a return is already open."""
     with transaction.atomic():
         order = _order(order_number)
         if not order.delivered_at:
@@ -191,7 +191,7 @@ def erase(customer_number: str) -> Customer:
 
 
 def stock(groups: Sequence[Sequence[models.Model]]) -> int:
-    """Put in what is missing: a group of rows is there when its first row is. Returns how many were new."""
+    """Add what is missing: a group of rows exists if its first row does. Returns how many were new."""
     with transaction.atomic():
         missing = [rows for rows in groups if not type(rows[0])._default_manager.filter(pk=rows[0].pk).exists()]
         for rows in missing:

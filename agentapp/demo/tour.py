@@ -1,7 +1,7 @@
-"""The tour: each part of governance happens in the open shop, up to the act that is left to whoever watches.
+"""The tour: each part of governance happens in the open shop, up to the act that is left to the viewer.
 
-What the others do — who asks, who approves first, what changes in the shop — is done here by the actions that pages and
-programs use, as those people. The agent's part is driven by the worker that runs, wherever that is.
+What the other people do — asking, approving first, changing things in the shop — is done here in their names, with the
+same actions that pages and programs use. The running worker drives the agent's part, wherever it is.
 """
 
 import uuid
@@ -25,7 +25,7 @@ OFFICES = ("Priya Nair, 15 Rainey Street, Austin, TX 78701", "Priya Nair, 88 Bar
 
 
 class TourStopped(Exception):
-    """What should have come did not; the message says what was waited for and what was seen."""
+    """Something expected did not happen. The message says what was waited for and what was seen."""
 
 
 @dataclass(frozen=True)
@@ -39,18 +39,18 @@ class Sight:
 
 @dataclass(frozen=True)
 class Stage:
-    """Where a part is played. `meanwhile` lets the worker come to it between two looks at the rows."""
+    """Where a part is played. `meanwhile` lets the worker work between two looks at the rows."""
 
     people: dict[str, User]
     meanwhile: Callable[[], None]
 
     def start(self, scenario: Scenario) -> Run:
-        """Start a scenario as Sam, in a conversation of its own, so that it waits for no earlier one."""
+        """Start a scenario as Sam, in a conversation of its own, so that it does not wait for an earlier one."""
         key = f"{scenario.conversation}-{uuid.uuid4().hex[:6]}" if scenario.conversation else ""
         return opening.start(replace(scenario, conversation=key), self.people["sam"])
 
     def asked(self, run: Run) -> list[Approval]:
-        """What people are asked about in a run, once it waits for them."""
+        """What a run asks people about, once it waits for them."""
 
         def look() -> list[Approval]:
             run.refresh_from_db()
@@ -63,7 +63,7 @@ class Stage:
         return self.wait_for(f"{run.reference} to ask", look)
 
     def ended(self, run: Run) -> Run:
-        """A run that has done what it was to do."""
+        """A run that has done what it was meant to do."""
 
         def look() -> bool:
             run.refresh_from_db()
@@ -81,20 +81,20 @@ class Stage:
         actions.decide(approval.pk, new, self.people[who])
 
     def wait_for[T](self, what: str, look: Callable[[], T]) -> T:
-        """The first truthy value of `look`. Raises TourStopped when there is none in time."""
+        """The first truthy value of `look`. Raises TourStopped if there is none in time."""
         for _ in range(LOOKS):
             if seen := look():
                 return seen
             self.meanwhile()
-        raise TourStopped(f"Waited for {what}, in vain. Does the worker run?")
+        raise TourStopped(f"Waited in vain for {what}. Is the worker running?")
 
 
 def quorum(stage: Stage) -> list[Sight]:
     [asked] = stage.asked(stage.start(situations.WRONG_KETTLES))
     stage.approve(asked, "marco")
     return [
-        Sight("dana", _page(asked), "Marco has approved, and one more of the desk is needed: approve, and it runs."),
-        Sight("nora", _page(asked), "Or let Nora approve: of those who lead the desk one is enough."),
+        Sight("dana", _page(asked), "Marco has approved, and one more from the desk is needed: approve, and it runs."),
+        Sight("nora", _page(asked), "Or let Nora approve: one of those who lead the desk is enough."),
     ]
 
 
@@ -114,7 +114,7 @@ def escalation(stage: Stage) -> list[Sight]:
 def grant(stage: Stage) -> list[Sight]:
     dana = stage.people["dana"]
     for earlier in Grant.objects.filter(made_by=dana, reason=GRANT_WHY, revoked_at=None):
-        actions.revoke_grant(earlier.pk, "The tour is played anew", dana)
+        actions.revoke_grant(earlier.pk, "The tour is played again", dana)
     [asked] = stage.asked(stage.start(situations.CREDIT_TO_GRANT))
     new = actions.NewGrant(
         rules={"customer_id": "is", "amount": "at_most", "reason": "any"},
@@ -129,11 +129,9 @@ def grant(stage: Stage) -> list[Sight]:
     small = stage.ended(stage.start(situations.CREDIT_SMALL))
     [large] = stage.asked(stage.start(situations.CREDIT_LARGE))
     return [
-        Sight(
-            "ada", _call_page(_credit_of(small)), "$12.00 were given and nobody was asked: the call names the grant."
-        ),
-        Sight("dana", _page(large), "$35.00 are more than the grant allows, so people are asked: decide it."),
-        Sight("dana", reverse("grant", args=[made.pk]), "What is used of it. Revoke it, and small ones ask again."),
+        Sight("ada", _call_page(_credit_of(small)), "$12.00 was given and nobody was asked: the call names the grant."),
+        Sight("dana", _page(large), "$35.00 is more than the grant allows, so people are asked: decide it."),
+        Sight("dana", reverse("grant", args=[made.pk]), "How much of it is used. Revoke it, and small ones ask again."),
     ]
 
 
@@ -141,8 +139,8 @@ def batch(stage: Stage) -> list[Sight]:
     asked = stage.asked(stage.start(situations.LATE_PARCELS))
     picked = "&".join(f"pick={one.pk}" for one in asked)
     return [
-        Sight("dana", f"{reverse('batch')}?{picked}", "Three like credits in one table: approve them together."),
-        Sight("ada", _run_page(asked[0].run_id), "Each is a decision of its own, and ran by itself."),
+        Sight("dana", f"{reverse('batch')}?{picked}", "Three similar credits in one table: approve them together."),
+        Sight("ada", _run_page(asked[0].run_id), "Each is a decision of its own and ran separately."),
     ]
 
 
@@ -155,7 +153,7 @@ def plan(stage: Stage) -> list[Sight]:
         Sight(
             "dana", _page(whole), "One plan of three credits, approved: two are made. End what is left, if you like."
         ),
-        Sight("ada", _run_page(run.pk), "The two calls name the plan; the third is $18.00 and not $8.00, so it waits."),
+        Sight("ada", _run_page(run.pk), "The two calls name the plan; the third is $18.00, not $8.00, so it waits."),
         Sight("dana", _page(other), "What was not planned is asked about like any other call: decide it."),
     ]
 
@@ -168,7 +166,7 @@ def stale_world(stage: Stage) -> list[Sight]:
     shop.change_address("58244", next(office for office in OFFICES if office != now))
     [again] = stage.wait_for("the request to come back", lambda: _after(asked))
     return [
-        Sight("dana", _page(again), "Marco's yes did not run: the address changed meanwhile. Decide on the new state."),
+        Sight("dana", _page(again), "Marco's yes did not run, because the address changed. Decide on the new state."),
         Sight("ada", _page(asked), "The first request, set aside, with Marco's decision on it."),
     ]
 
@@ -185,11 +183,9 @@ def outside_account(stage: Stage) -> list[Sight]:
 def ask(stage: Stage) -> list[Sight]:
     [asked] = stage.asked(stage.start(situations.CHANGED_MIND))
     actions.ask_agent(asked.pk, "Is shipping part of what we refund here?", stage.people["dana"])
-    [again] = stage.wait_for("the agent to propose it anew", lambda: _after(asked))
+    [again] = stage.wait_for("the agent to propose it again", lambda: _after(asked))
     return [
-        Sight(
-            "dana", _page(again), "The agent answered and proposes $72.00 for $80.00; the difference is shown: approve."
-        ),
+        Sight("dana", _page(again), "The agent answered and proposes $72.00: see the difference, and approve."),
         Sight("ada", _page(asked), "The first proposal, which nobody can approve any more."),
     ]
 
@@ -205,7 +201,7 @@ def undo(stage: Stage) -> list[Sight]:
     )
     [way_back] = stage.asked(back)
     return [
-        Sight("ada", _call_page(given), "The credit was given; the call says where it is asked to be undone."),
+        Sight("ada", _call_page(given), "The credit was given; the call links to the request to undo it."),
         Sight("nora", _page(way_back), "Cancelling it is a request of its own, which Dana, who asked, cannot approve."),
     ]
 
@@ -217,7 +213,9 @@ def totals(stage: Stage) -> list[Sight]:
     stage.ended(first)
     [again] = stage.asked(stage.start(situations.GOODWILL_AGAIN))
     return [
-        Sight("dana", reverse("inbox"), "With what Jon had today it is over $50.00: it is not among Dana's requests."),
+        Sight(
+            "dana", reverse("inbox"), "With Jon's others today it is over $50.00, so Dana does not have this request."
+        ),
         Sight("nora", _page(again), "Nora leads the desk: the rule with the total is named, and she can approve."),
     ]
 
@@ -235,18 +233,18 @@ PARTS = (
     Part("quorum", "two of one group or one of another", quorum),
     Part("escalation", "nobody decides: a target, a reminder, a second group", escalation),
     Part("grant", "calls like this are allowed for a while, larger ones ask", grant),
-    Part("batch", "three like requests decided together", batch),
+    Part("batch", "three similar requests decided together", batch),
     Part("plan", "three calls approved as one plan, and one that is not in it", plan),
     Part("stale-world", "the shop changes between approval and act: asked again", stale_world),
     Part("outside-account", "an account number that a ticket planted", outside_account),
-    Part("ask", "a question, and another proposal for an answer", ask),
-    Part("undo", "what was done is taken back by a request of its own", undo),
-    Part("totals", "what a customer has had today is counted", totals),
+    Part("ask", "a question, answered with another proposal", ask),
+    Part("undo", "what was done is taken back with a separate request", undo),
+    Part("totals", "what a customer has already had today counts", totals),
 )
 
 
 def _after(approval: Approval) -> list[Approval]:
-    """The request that stands in the place of one, once there is one."""
+    """The request that replaces this one, once there is one."""
     return list(Approval.objects.filter(supersedes=approval, state=Approval.State.PENDING))
 
 

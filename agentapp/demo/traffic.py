@@ -1,7 +1,7 @@
-"""A made-up past of the shop, as large as one likes: for benchmarks, and to see pages with years behind them.
+"""An invented past for the shop, of any size: for benchmarks, and to see pages with years of history.
 
-Each run is one piece of history: four look-ups, a write that people were asked about, what they decided, and the
-events of it all, chained as the ledger chains them. The same seed makes the same past.
+Each run is one piece of history: four look-ups, a write that people were asked about, what they decided, and all the
+events, chained as the ledger chains them. The same seed makes the same past.
 """
 
 import math
@@ -44,13 +44,13 @@ class Cast:
 
     @classmethod
     def read(cls) -> "Cast":
-        """Those that the database has. Raises LookupError where there is no agent, tool or person to decide."""
+        """Those in the database. Raises LookupError if there is no agent, tool or person to decide."""
         agents = list(Agent.objects.order_by("name"))
         tools = list(Tool.objects.filter(enabled=True).order_by("name"))
         people = list(User.objects.filter(is_active=True).order_by("pk"))
         reads, writes = [t for t in tools if not t.consequential], [t for t in tools if t.consequential]
         if not (agents and reads and writes and len(people) > 1):
-            raise LookupError("There is no shop to make a past for: run 'manage.py demo' first.")
+            raise LookupError("There is no shop to invent a past for: run 'manage.py demo' first.")
         return cls(agents, reads, writes, people[0], people[1:], {each.pk: snapshot_of(each) for each in agents})
 
 
@@ -72,7 +72,7 @@ class Past:
 
 
 def make(cast: Cast, runs: int, until: datetime, days: int, seed: int) -> Iterator[Past]:
-    """The past of so many runs within so many days, a thousand runs at a time."""
+    """The past of this many runs within this many days, a thousand runs at a time."""
     chance = random.Random(seed)  # noqa: S311
     past = Past()
     for number in range(runs):
@@ -85,7 +85,7 @@ def make(cast: Cast, runs: int, until: datetime, days: int, seed: int) -> Iterat
 
 
 def _moment(chance: random.Random, until: datetime, days: int) -> datetime:
-    """A moment within the days before another, more likely when people are at work; over before it."""
+    """A moment in the days before another, more likely during working hours; the story ends before that other."""
     [hour] = chance.choices(range(24), _BUSY)
     day = chance.randrange(1, days + 1)
     begin = datetime(until.year, until.month, until.day, tzinfo=UTC) - timedelta(days=day)
@@ -93,7 +93,7 @@ def _moment(chance: random.Random, until: datetime, days: int) -> datetime:
 
 
 def _key(chance: random.Random, at: datetime) -> uuid.UUID:
-    """A key as `uuid7` would have made it then."""
+    """A key such as `uuid7` would have made then."""
     value = int(at.timestamp() * 1000) << 80 | chance.getrandbits(80)
     value = value & ~(0xF << 76) | 0x7 << 76
     return uuid.UUID(int=value & ~(0x3 << 62) | 0x2 << 62)

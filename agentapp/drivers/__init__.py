@@ -1,4 +1,4 @@
-"""Drivers by name. A row names one; the code behind the name is chosen here."""
+"""Drivers by name. A row names a driver; this module maps the name to code."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ DRIVERS: dict[str, str] = {
 
 
 def get_driver(name: str) -> Driver:
-    """The driver of that name. Raises LookupError, naming those there are."""
+    """The driver of that name. Raises LookupError, which names the known drivers."""
     try:
         path = DRIVERS[name]
     except KeyError:
@@ -28,6 +28,6 @@ def get_driver(name: str) -> Driver:
 def settings_problems(name: str, settings: object) -> list[str]:
     """What is wrong with an agent's driver settings, by the driver's own `check_settings` if it has one."""
     if not isinstance(settings, dict):
-        return ['Driver settings are an object, as in {"max_retries": 2}.']
+        return ['Driver settings are an object, such as {"max_retries": 2}.']
     check: Callable[[object], list[str]] | None = getattr(get_driver(name), "check_settings", None)
     return check(settings) if check else []

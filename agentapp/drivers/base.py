@@ -18,7 +18,7 @@ class StepRequest:
 
     run_id: str
     step: int
-    """The number of the step to decide; the first is 1, or behind those a retry takes as done."""
+    """The number of the step to decide. The first is 1, or follows the steps that a retry takes as done."""
     agent: Mapping[str, Any]
     """The agent's configuration as the run keeps it."""
     script: list[dict[str, Any]] | None
@@ -27,20 +27,20 @@ class StepRequest:
     tool_choice: str = "auto"
     """"auto", "required", "none" or the name of one tool."""
     known: Known | None = None
-    """What guidance rests on; None for a driver that does not follow guidelines."""
+    """What guidance is based on; None for a driver that does not follow guidelines."""
 
 
 class Runtime(Protocol):
-    """What a driver is bound to for one drive. Its models stand behind the hooks and the breakers of the run."""
+    """What a driver is bound to for one drive. Its models are behind the run's hooks and breakers."""
 
     def complete(self, request: llm.Request, *, seen: bool = False) -> Reply:
-        """Ask a model and wait for the whole reply. Raises ModelError. `seen`: its text is meant for people as it
-        stands, and they may read it while it is written.
+        """Ask a model and wait for the whole reply. Raises ModelError. `seen`: its text is meant for people as it is,
+        and they may read it while it is written.
         """
         ...
 
     def complete_all(self, requests: Sequence[llm.Request]) -> list[Reply | ModelError]:
-        """Ask several questions at once and wait for all. In their order what came of each."""
+        """Send several requests at once and wait for all. Returns the outcomes in the same order."""
         ...
 
     def replay(self, request: llm.Request, reply: Reply) -> Reply:
@@ -51,11 +51,11 @@ class Runtime(Protocol):
 class Driver(Protocol):
     """A strategy that decides steps, and leaves every call to the executor. It never runs a tool.
 
-    An instance serves one drive; between drives a driver remembers nothing but what the steps say, so
-    that any worker may decide any step of any run. A driver that reads the agent's `driver_settings`
-    may have a `check_settings(settings) -> list[str]`, the sentences people read where they configure it.
-    One that does not speak to models by native function calling may have an `in_words(state) -> Reply`:
-    what is said to a person whose question stands last in the messages.
+    An instance serves one drive; between drives a driver remembers only what the steps say, so that any
+    worker may decide any step of any run. A driver that reads the agent's `driver_settings` may have a
+    `check_settings(settings) -> list[str]`: the sentences people read where they configure it. A driver
+    that does not use native function calling may have an `in_words(state) -> Reply`: the answer to a
+    person whose question comes last in the messages.
     """
 
     def bind(self, runtime: Runtime) -> None:

@@ -1,4 +1,4 @@
-"""Guidance by a model: structured questions with JSON answers, and no provider's function calling."""
+"""Guidance by a model: structured questions with JSON answers, without any provider's function calling."""
 
 import dataclasses
 import time
@@ -25,13 +25,13 @@ from agentapp.tools.schema import problems_of
 from approvals.digest import MalformedJSON, parse
 
 TEMPERATURES = (0.15, 0.3, 0.1)
-"""Of the attempts at one structured answer."""
+"""For the successive attempts at one structured answer."""
 MATCHED_AT_ONCE = 12
-"""Guidelines of one question."""
+"""How many guidelines one question covers."""
 
 
 class ModelInference:
-    """Asks through a runtime, and keeps what that took."""
+    """Asks through a runtime, and keeps count of the usage."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
@@ -71,7 +71,7 @@ class ModelInference:
         began = time.monotonic()
         reply = self.runtime.complete(_request(turn, prompts.compose(turn.agent["instructions"], brief)), seen=seen)
         self._count("compose", [reply], began)
-        # Whatever a model makes up in place of words: nothing but text is asked for here.
+        # Only text is asked for here: drop anything else that the model makes up.
         return dataclasses.replace(reply, tool_calls=(), notes=())
 
     def claims(self, turn: Turn, text: str, tools: Sequence[str]) -> Sequence[str]:
@@ -88,7 +88,7 @@ class ModelInference:
         schemas: Sequence[dict[str, Any]],
         batches: Sequence[int] = (),
     ) -> list[dict[str, Any]]:
-        """The answers to questions that are put at once. One that cannot be read is put again, a few times.
+        """The answers to questions asked at once. A question whose answer cannot be read is asked again, a few times.
 
         Raises ModelError.
         """
@@ -111,7 +111,7 @@ class ModelInference:
             for at, replies_of in heard.items():
                 self._count(purpose, replies_of, began, batches[at] if batches else None)
         raise ModelError(
-            f"The model gave no answer that can be read to a question of {purpose}, in {len(TEMPERATURES)} attempts.",
+            f"The model gave no readable answer to a question for {purpose} in {len(TEMPERATURES)} attempts.",
             code="unreadable_answer",
         )
 
@@ -139,15 +139,15 @@ def _request(turn: Turn, instructions: str) -> llm.Request:
 
 
 def _tempered(request: llm.Request, temperature: float) -> llm.Request:
-    if request.settings.get("thinking"):  # which takes no temperature
+    if request.settings.get("thinking"):  # thinking takes no temperature
         return request
     return dataclasses.replace(request, settings={**request.settings, "temperature": temperature})
 
 
 def _read(text: str, schema: dict[str, Any]) -> dict[str, Any] | None:
-    """The answer in a text. None where there is none, or several that differ.
+    """The answer in a text. None if there is none, or if there are several that differ.
 
-    A model that quotes an answer which a customer or a result has put before it must not be taken at their word.
+    A model may quote an answer that a customer or a result has planted. That answer must not be taken as the model's.
     """
     with suppress(MalformedJSON):
         whole = parse(text.strip())
@@ -158,10 +158,10 @@ def _read(text: str, schema: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _verdict(tool: ToolFacts, said: Mapping[str, Any], is_full: bool, others: Collection[str]) -> Verdict:
-    """What a model said of one tool. That it should not run counts, whatever calls stand beside it: those are kept
-    for their secrets, which a reason may name.
+    """What a model said about one tool. If it said that the tool should not run, that counts whatever calls it listed.
+    The calls are kept only for their secrets, which a reason may name.
 
-    A better tool is one of those there are: models write "none" where there is nothing better.
+    A better tool must be an existing one: models write "none" if there is nothing better.
     """
     why, better = str(said.get("why", "")), said.get("better_tool")
     calls = tuple(_arguments(tool, call) if is_full else call for call in said.get("calls", ()))
@@ -173,7 +173,9 @@ def _verdict(tool: ToolFacts, said: Mapping[str, Any], is_full: bool, others: Co
 
 
 def _arguments(tool: ToolFacts, call: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The arguments of a call that changes the world. What is guessed, or not the customer's own word, is not known."""
+    """The arguments of a call that changes the world. A guess counts as unknown, and so does a value that should come
+    from the customer but does not.
+    """
     arguments: dict[str, Any] = {}
     for name, said in call.items():
         must_be_theirs = tool.parameters.get(name, {}).get("source") == CUSTOMER

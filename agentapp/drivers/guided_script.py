@@ -1,4 +1,4 @@
-"""Guidance by a script: what a model would answer stands there, and everything that code decides still happens."""
+"""Guidance by a script: it contains what a model would answer. Everything that code decides still happens."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -30,7 +30,7 @@ class ScriptedInference:
         reasons = said if isinstance(said, dict) else dict.fromkeys(said, "")
         unknown = sorted(set(reasons) - set(turn.guidelines.by_name))
         if unknown:
-            raise ModelError(f"The script matches {unknown[0]!r}, which is no guideline.", code="script_invalid")
+            raise ModelError(f"The script matches {unknown[0]!r}, which is not a guideline.", code="script_invalid")
         return {name: Judged(True, why) for name, why in reasons.items()}
 
     def evaluate(self, turn: Turn, questions: Sequence[Question]) -> Sequence[Mapping[str, Verdict]]:
@@ -48,7 +48,7 @@ class ScriptedInference:
         return self.runtime.replay(request, Reply(text=text, model="scripted", finish_reason="stop"))
 
     def claims(self, turn: Turn, text: str, tools: Sequence[str]) -> Sequence[str]:
-        """`claims` is a list of tools; a list of such lists is one for each draft."""
+        """`claims` is a list of tools, or a list of such lists, one for each draft."""
         said: list[Any] = self.entry.get("claims", [])
         if said and isinstance(said[0], list):
             found: list[str] = said[min(self.composed, len(said)) - 1]
@@ -57,7 +57,7 @@ class ScriptedInference:
 
 
 def _verdict(said: Any) -> Verdict:
-    """A list of arguments stands for calls that are needed."""
+    """The verdict for a scripted entry. A list of arguments means calls that are needed."""
     if isinstance(said, list):
         return Verdict("needs_to_run", calls=tuple(said))
     return Verdict(said["state"], said.get("why", ""), tuple(said.get("calls", ())))

@@ -10,10 +10,10 @@ from agentapp.messages import Reply
 
 
 def in_words(driver: Driver, runtime: Runtime, state: StepRequest) -> Reply:
-    """The answer to the question that stands last in the messages. Raises ModelError.
+    """The answer to the question that comes last in the messages. Raises ModelError.
 
-    The tools are described as ever, because some providers refuse a history with calls of tools that
-    they are not told of. A call is heard only where the request lets the model make one; it is not run.
+    The tools are described as usual, because some providers refuse a history with calls of tools that
+    they are not told about. A call counts only if the request lets the model make one; it is not run.
     """
     own: Callable[[StepRequest], Reply] | None = getattr(driver, "in_words", None)
     reply = own(state) if own else _plainly(runtime, state)

@@ -1,4 +1,4 @@
-"""JSON inside what a model wrote: the whole text, what fences enclose, and every object in its prose."""
+"""Finds JSON in what a model wrote: the whole text, the contents of code fences, and every object in its prose."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from typing import Any
 from approvals.digest import MalformedJSON, parse
 
 MAX_SCANS = 50
-"""How many places of a text are looked at as the beginning of an object."""
+"""How many positions in a text are tried as the beginning of an object."""
 
 _FENCE = re.compile(r"```[\w-]*[^\S\n]*+\n(.*?)```", re.DOTALL)
 
@@ -26,14 +26,14 @@ def candidates(text: str) -> Iterator[str]:
         except (ValueError, RecursionError):
             end = start + 1
         else:
-            # An empty pair of braces in a sentence means nothing.
+            # Empty braces in a sentence mean nothing.
             if found:
                 yield text[start:end]
         start = text.find("{", end)
 
 
 def objects(text: str) -> Iterator[dict[str, Any]]:
-    """Every candidate that is an object when it is read strictly."""
+    """Every candidate that is an object when parsed strictly."""
     for candidate in candidates(text):
         try:
             value = parse(candidate.strip())

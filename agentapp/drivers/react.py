@@ -1,6 +1,6 @@
-"""ReAct, for models without function calling: the tools stand in the instructions, each decision is JSON in the text.
+"""ReAct, for models without function calling: the instructions list the tools, and each decision is JSON in the text.
 
-A reply that holds no decision, or one that cannot be followed, goes back to the model with what is
+A reply without a decision, or with one that cannot be followed, goes back to the model with what is
 wrong with it, a few times.
 """
 
@@ -33,14 +33,14 @@ SETTINGS_SCHEMA: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class ReactSettings:
-    """What an agent's `driver_settings` may say."""
+    """What an agent's `driver_settings` may contain."""
 
     max_retries: int = 2
     """How often a reply without a usable decision is sent back to the model."""
     final_via_inference: bool = False
     """Ask once more for the answer alone, as plain text."""
     final_model: str | None = None
-    """Who is asked for it; None: the agent's model."""
+    """The model to ask for it; None: the agent's model."""
     final_options: dict[str, Any] = field(default_factory=dict)
     """Settings for that question, over the agent's own."""
 
@@ -95,7 +95,7 @@ class ReactDriver:
         )
 
     def _final(self, state: StepRequest, chosen: ReactSettings, decided: Reply) -> Reply:
-        """The same answer once more, as a text of its own. The decision's stands where the model has nothing to say."""
+        """The same answer once more, as plain text. If the model says nothing, the decision's answer stays."""
         model_settings = {**state.agent["model_settings"], **chosen.final_options}
         draft = (AssistantMessage(said_of(decided.reasoning, decided.text)), UserMessage(GIVE_IT))
         final = self.runtime.complete(
@@ -120,7 +120,7 @@ class ReactDriver:
         given: Any = agent.get("driver_settings") or {}
         problems = self.check_settings(given)
         if problems:
-            raise ModelError(f"The driver settings of the agent: {problems[0]}", code="not_configured")
+            raise ModelError(f"The driver settings of the agent are not valid: {problems[0]}", code="not_configured")
         return ReactSettings(**given)
 
 
@@ -136,7 +136,7 @@ def _request(state: StepRequest) -> llm.Request:
 
 
 def _reply(said: Reply, decision: Decision) -> Reply:
-    """A decision as the loop takes it. Models write no ids, so each call gets one here."""
+    """A decision in the form that the loop takes. Models write no ids, so each call gets one here."""
     if not decision.tool:
         return dataclasses.replace(said, text=decision.answer, reasoning=decision.thought)
     arguments = json.dumps(decision.arguments, ensure_ascii=False)

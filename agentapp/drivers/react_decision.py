@@ -14,7 +14,7 @@ TYPES = "Decision type must be call_tool or final_answer."
 
 
 class NoDecision(Exception):
-    """Nothing can be done with a reply. The message tells the model what to mend."""
+    """A reply has no usable decision. The message tells the model what to correct."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
@@ -56,14 +56,14 @@ def callable_tools(tools: Sequence[ToolSpec], choice: str) -> list[ToolSpec]:
 
 
 def must_call(offered: Sequence[ToolSpec], choice: str) -> bool:
-    """Whether an answer does not count yet. Without a tool to call it always does."""
+    """Whether an answer does not count yet. If there is no tool to call, it always counts."""
     return bool(offered) and choice not in ("auto", "none")
 
 
 def normalised(arguments: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
-    """Arguments without what the tool does not take and without nulls, with the schema's defaults filled in.
+    """The arguments with the schema's defaults filled in, without nulls and without what the tool does not take.
 
-    A null stays where it is the only way to say nothing: in a required argument that may be null.
+    A null stays if it is the only way to say nothing: in a required argument that may be null.
     """
     properties: dict[str, Any] = schema.get("properties", {})
     is_open = schema.get("additionalProperties") not in (None, False)
@@ -77,7 +77,7 @@ def normalised(arguments: dict[str, Any], schema: dict[str, Any]) -> dict[str, A
 
 
 def _extracted(text: str) -> dict[str, Any]:
-    """The first object that says its type, else the first object. What follows it may be made up."""
+    """The first object that has a type, else the first object. Anything after it may be made up."""
     found = list(objects(text))
     if found:
         return next((candidate for candidate in found if "type" in candidate), found[0])

@@ -11,7 +11,7 @@ AGAIN = "Reply again with one JSON object in the decision format and nothing els
 FINAL_ONLY = "Return only the final answer as plain text."
 GIVE_IT = "Give the final answer now, as plain text."
 
-# Words that open a line of the dialogue. A person who writes one must not be taken for a tool, or for the agent.
+# Words that open a line of the dialogue. If a person writes one, it must not pass for a tool's or the agent's line.
 _OURS = re.compile(r"^([^\S\n]*)(Observation|Thought|Action Input|Action)(?=[^\S\n]*:)", re.MULTILINE | re.IGNORECASE)
 
 _CALL = '{"thought": "why", "type": "call_tool", "tool": "the name of a tool", "args": {"argument": "value"}}'
@@ -26,7 +26,7 @@ Never write an Observation yourself."""
 
 
 def instructions_for(instructions: str, tools: Sequence[ToolSpec], choice: str) -> str:
-    """An agent's instructions, the tools it may call now, and how a decision is written."""
+    """An agent's instructions, the tools it may call now, and how to write a decision."""
     offered = callable_tools(tools, choice)
     may_answer = not must_call(offered, choice)
     examples = [_CALL] * bool(offered) + [_ANSWER] * may_answer
@@ -41,12 +41,12 @@ def instructions_for(instructions: str, tools: Sequence[ToolSpec], choice: str) 
 
 
 def history(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
-    """The run as two people talking, turn by turn: calls and their results are text like the rest."""
+    """The run as a dialogue of two sides, turn by turn: calls and their results are text like the rest."""
     turns: list[UserMessage | AssistantMessage] = []
     for message in messages:
         turn = _turn(message)
         if turns and type(turns[-1]) is type(turn):
-            # Some chat templates refuse two turns of one side.
+            # Some chat templates refuse two consecutive turns of one side.
             turns[-1] = type(turn)(f"{turns[-1].text}\n\n{turn.text}")
         elif turn.text:
             turns.append(turn)
@@ -54,7 +54,7 @@ def history(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
 
 
 def said_of(thought: str, answer: str) -> str:
-    """An answer as it stands in the dialogue."""
+    """An answer as it appears in the dialogue."""
     return f"Thought: {thought}\nAnswer: {answer}" if thought else f"Answer: {answer}"
 
 

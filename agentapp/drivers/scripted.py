@@ -12,9 +12,9 @@ from approvals.digest import MalformedJSON, canonical
 
 
 class ScriptedDriver:
-    """Step n is the n-th reply of the run's script; without one, of the agent's: `script` in its driver settings.
+    """Step n is the n-th reply of the run's script or, without one, of the agent's `script` in its driver settings.
 
-    It passes the same hooks as a model's.
+    A reply passes the same hooks as a model's.
     """
 
     runtime: Runtime | None = None
@@ -38,7 +38,7 @@ class ScriptedDriver:
         return replayed(self.runtime, state, _reply_of(state))
 
     def in_words(self, state: StepRequest) -> Reply:
-        """What the reply whose calls are asked about has as its answer."""
+        """The `answer` of the reply whose calls people ask about."""
         answer = _reply_of(state).get("answer")
         if answer is None:
             raise ModelError(f"The script has no answer about step {state.step}.", code="script_ended")
@@ -46,7 +46,7 @@ class ScriptedDriver:
 
 
 def replayed(runtime: Runtime | None, state: StepRequest, reply: Mapping[str, Any]) -> Reply:
-    """One reply of a script, past the hooks that a model's would pass. Raises ModelError where it is an error."""
+    """One reply of a script, through the hooks that a model's reply would pass. Raises ModelError if it is an error."""
     if "error" in reply:
         raise ModelError(reply["error"], code="scripted")
     calls = tuple(_call(call) for call in reply.get("tool_calls", ()))
@@ -71,7 +71,7 @@ def _reply_of(state: StepRequest) -> dict[str, Any]:
 
 
 def _script_of(state: StepRequest) -> list[dict[str, Any]]:
-    """What an agent always says, as for one that other agents ask in a test or a demo."""
+    """What an agent always says, for example one that other agents ask in a test or a demo."""
     script: list[dict[str, Any]] = state.agent.get("driver_settings", {}).get("script", [])
     try:
         if script:

@@ -1,4 +1,4 @@
-"""Native function calling: the model is told the tools and answers with text, calls, or both."""
+"""Native function calling: the model is told about the tools and answers with text, calls, or both."""
 
 import dataclasses
 from typing import Any
@@ -16,7 +16,7 @@ class ToolCallingDriver:
 
     @staticmethod
     def check_settings(settings: object) -> list[str]:
-        """What is wrong with an agent's driver settings: this driver would read none of them."""
+        """What is wrong with an agent's driver settings: this driver reads none."""
         return ["This driver has no settings."] if settings else []
 
     def bind(self, runtime: Runtime) -> None:
@@ -45,7 +45,7 @@ class ToolCallingDriver:
 
 
 def repeated_call(reply: Reply) -> ToolCall | None:
-    """The call whose arguments the text says over again, as JSON. Such a text is no answer to anybody."""
+    """The call whose arguments the text repeats as JSON. Such a text is not an answer to anybody."""
     calls = {_canonical(call.arguments_text): call for call in reversed(reply.tool_calls)}
     calls.pop(None, None)
     if not calls:

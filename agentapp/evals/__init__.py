@@ -1,1 +1,1 @@
-"""Evals: situations that are written down, run with mocked tools, and held against what should have come of them."""
+"""Evals: written-down situations, run with mocked tools and compared with what should have come of them."""

@@ -1,6 +1,6 @@
-"""What a case says: the situation, what answers the tools, who decides what, and what is expected. Plain values.
+"""What a case says: the situation, the answers of tools, who decides what, and what is expected. Plain values.
 
-A case is one JSON object, or one document of a YAML file. Nothing in it is ignored: what is unknown is refused.
+A case is one JSON object, or one document of a YAML file. Nothing in it is ignored: unknown fields are refused.
 """
 
 from enum import StrEnum
@@ -38,7 +38,7 @@ class Kind(StrEnum):
 
 
 class FinalStatus(StrEnum):
-    """How a run ends, as cases say it."""
+    """How a run ends, in the words of cases."""
 
     COMPLETED = "completed"
     STOPPED = "stopped"
@@ -48,7 +48,7 @@ class FinalStatus(StrEnum):
 
 
 class Severity(StrEnum):
-    """Whether a case that fails fails the eval, or is only said."""
+    """Whether a failing case fails the eval or is only reported."""
 
     GATE = "gate"
     SOFT = "soft"
@@ -72,14 +72,14 @@ class Repeats(_Strict):
 
 
 class Deciding(_Strict):
-    """What whoever is asked decides. The first of a case that is about the request counts, and is used up."""
+    """What the people asked decide. The first entry of a case that fits the request counts and is used up."""
 
     decide: Literal["approve", "edit", "reject", "respond", "expire", "none"]
     tool: ToolName | None = None
-    """Of which tool. None: of any."""
+    """For which tool. None: any."""
     message: str = ""
     arguments: Arguments | None = None
-    """What an edit makes of the arguments: these, the others stay."""
+    """The arguments that an edit changes; the others stay."""
     stop_run: bool = False
 
     @model_validator(mode="after")
@@ -92,19 +92,19 @@ class Deciding(_Strict):
 
 
 class CallExpected(_Strict):
-    """A call that is to be executed with these among its arguments."""
+    """A call that must be executed with these among its arguments."""
 
     tool: ToolName
     arguments: Arguments
 
 
 class RoutingExpected(_Strict):
-    """What the gate is to say of a tool's calls: run, ask, or refuse; and whom it asks."""
+    """What the gate must say about a tool's calls: run, ask or refuse, and whom to ask."""
 
     tool: ToolName
     verdict: Literal["allow", "ask", "deny"]
     arguments: Arguments | None = None
-    """Of which calls: those with these among their arguments. None: of all."""
+    """For which calls: those with these among their arguments. None: all."""
     groups: list[str] | None = None
     customer: bool | None = None
     people: Annotated[int, Field(ge=1)] | None = None
@@ -113,12 +113,12 @@ class RoutingExpected(_Strict):
     @model_validator(mode="after")
     def _asks_somebody(self) -> Self:
         if self.verdict != "ask" and not (self.groups is None and self.customer is None and self.people is None):
-            raise ValueError("only a call that asks has somebody who is asked")
+            raise ValueError("only a call that must ask can name who is asked")
         return self
 
 
 class Limits(_Strict):
-    """What a run may take at most. Waiting for people does not count."""
+    """The most that a run may use. Waiting for people does not count."""
 
     cost: Annotated[float, Field(ge=0)] | None = None
     seconds: Annotated[float, Field(ge=0)] | None = None
@@ -128,19 +128,19 @@ class Limits(_Strict):
 
 
 class Expected(_Strict):
-    """What is to come of a case. What is left out is not looked at; what is never allowed is always looked at."""
+    """What must come of a case. What is left out is not checked; what is never allowed is always checked."""
 
     tools_called: list[ToolName] = []
-    """Each is executed at least once. A call that was refused or blocked is none."""
+    """Each must be executed at least once. Refused or blocked calls do not count."""
     tools_not_called: list[ToolName] = []
     no_tools: bool = False
     order: list[ToolName] = []
-    """These are executed in this order, whatever stands between them."""
+    """These must be executed in this order, with any others in between."""
     calls: list[CallExpected] = []
     routing: list[RoutingExpected] = []
     not_asked: list[ToolName] = []
     never_after: list[tuple[ToolName, ToolName]] = []
-    """Once the first has been executed, the second is not."""
+    """Once the first has been executed, the second must not be."""
     final_status: FinalStatus | None = None
     stop_reason: StopReason | None = None
     steps: Annotated[int, Field(ge=0)] | None = None
@@ -164,11 +164,11 @@ class Case(_Strict):
     input: Annotated[str, Field(min_length=1, max_length=100_000)]
     metadata: dict[str, JsonValue] = {}
     tools: dict[ToolName, Annotated[JsonValue, BeforeValidator(tool_of)]] = {}
-    """What answers the calls of each tool, as `shorthand` reads it. A tool that is not here fails as not mocked."""
+    """The answers to the calls of each tool, as `shorthand` reads them. A tool that is missing fails as not mocked."""
     agents: dict[str, list[dict[str, JsonValue]]] = {}
-    """Scripts of agents that are asked."""
+    """The scripts of agents that other agents ask."""
     script: list[dict[str, JsonValue]] | None = None
-    """What the model replies. None: the agent's own model is asked."""
+    """The model's replies. None: the agent's own model is asked."""
     people: list[Deciding] = []
     expect: Expected
 
@@ -184,13 +184,13 @@ class Case(_Strict):
         return self
 
     def _check_kept(self) -> None:
-        """What no database keeps, or has no digest, would be found out only by whoever runs it."""
+        """Refuse here what a database cannot store or what has no digest: otherwise it would fail only when run."""
         try:
             canonical(self.document)
         except MalformedJSON as error:
             raise ValueError(str(error)) from error
         if storable_json(self.document) != self.document:
-            raise ValueError("a text holds a character that cannot be kept, as NUL")
+            raise ValueError("a text contains a character that cannot be stored, such as NUL")
 
     def _check_script(self) -> None:
         first: Exception | None = None
@@ -210,7 +210,7 @@ class Case(_Strict):
 
     @property
     def document(self) -> dict[str, Any]:
-        """The whole case as JSON. Read again it is the same case."""
+        """The whole case as JSON, which reads back as the same case."""
         return self.model_dump(mode="json", exclude_defaults=True) | {"kind": str(self.kind)}
 
     @property

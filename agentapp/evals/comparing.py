@@ -1,4 +1,4 @@
-"""Two evals held against each other, case by case: what got worse, what got better, and what else is not as it was."""
+"""Compares two evals, case by case: what got worse, what got better and what else has changed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -17,9 +17,9 @@ ORDER = (REGRESSED, CHANGED, NEW, GONE, FIXED, SAME)
 
 @dataclass(frozen=True)
 class CaseDifference:
-    """One case in two evals. `what` are the differences, a sentence each; `reasons` why it fails now.
+    """One case in two evals. `what` lists the differences, a sentence each; `reasons` says why it fails now.
 
-    `run_before` and `run_after` are the runs of the first repeats, by their keys: `what` tells how these went.
+    `run_before` and `run_after` are the keys of the runs of the first repeats, which `what` describes.
     """
 
     case: str
@@ -35,7 +35,7 @@ class CaseDifference:
 
 @dataclass(frozen=True)
 class FigureDifference:
-    """One figure in two evals. `apart`: their intervals do not touch, so that chance is no likely reason."""
+    """One figure in two evals. `apart`: their intervals do not overlap, so chance is an unlikely reason."""
 
     name: str
     before: float | None
@@ -45,14 +45,14 @@ class FigureDifference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """An eval beside an earlier one."""
+    """An eval compared with an earlier one."""
 
     before: EvalRun
     after: EvalRun
     cases: tuple[CaseDifference, ...] = ()
     figures: tuple[FigureDifference, ...] = ()
     versions: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """By kind what is of another version, or only in one of the two."""
+    """By kind, what has another version or is in only one of the two."""
 
     def of(self, kind: str) -> list[CaseDifference]:
         return [each for each in self.cases if each.kind == kind]
@@ -73,7 +73,7 @@ class Comparison:
 
 
 def compare(before: EvalRun, after: EvalRun) -> Comparison:
-    """Two finished evals of one suite. Four queries. Raises Refused for others: what has not run would seem worse."""
+    """Two finished evals of one suite. Four queries. Raises Refused for others: cases not run would seem worse."""
     for each in (before, after):
         check_baseline(after.suite, each)
     was = {outcome.case.name: outcome for outcome in outcomes(before)}
@@ -86,14 +86,14 @@ def compare(before: EvalRun, after: EvalRun) -> Comparison:
 
 
 def check_baseline(suite: EvalSuite, eval_run: EvalRun) -> None:
-    """Raises Refused where evals of a suite cannot be held against this one."""
+    """Raises Refused if evals of a suite cannot be compared with this one."""
     if eval_run.suite_id != suite.pk:
         said = f"{eval_run.reference} is of the suite {eval_run.suite.name}, not of {suite.name}."
-        raise Refused("invalid", f"{said} Two evals of one suite can be compared.", "baseline")
+        raise Refused("invalid", f"{said} Only evals of the same suite can be compared.", "baseline")
     if eval_run.state != EvalRun.State.FINISHED:
         how = "was cancelled" if eval_run.state == EvalRun.State.CANCELLED else "has not finished yet"
-        said = f"{eval_run.reference} {how}, and what it has not run would seem to have got worse."
-        raise Refused("unfinished", f"{said} Two finished evals can be compared.", "baseline")
+        said = f"{eval_run.reference} {how}, so cases it has not run would seem to have got worse."
+        raise Refused("unfinished", f"{said} Only finished evals can be compared.", "baseline")
 
 
 def _case(was: CaseOutcome | None, now: CaseOutcome | None, name: str) -> CaseDifference:
@@ -131,7 +131,7 @@ def _what(was: CaseOutcome, now: CaseOutcome) -> list[str]:
 
 
 def _observed(was: Observed, now: Observed) -> list[str]:
-    """What went otherwise in the first repeat: the way, not how long it took."""
+    """What went differently in the first repeat. Times are not compared."""
     found = []
     if was.tools_called != now.tools_called:
         found.append(f"called {_names(now.tools_called)} instead of {_names(was.tools_called)}")
@@ -145,7 +145,7 @@ def _observed(was: Observed, now: Observed) -> list[str]:
 
 
 def _by_place(calls: Sequence[Call]) -> dict[tuple[str, int], Call]:
-    """Calls by their tool and how many of it came before."""
+    """Calls by their tool and the number of earlier calls to it."""
     found: dict[tuple[str, int], Call] = {}
     for call in calls:
         found[call.tool, sum(tool == call.tool for tool, _ in found)] = call
@@ -163,7 +163,7 @@ def _call(was: Call, now: Call) -> list[str]:
     if (was.status, was.reason) != (now.status, now.reason):
         found.append(f"{now.tool}: {_came(now)} instead of {_came(was)}")
     if was.arguments_digest and now.arguments_digest not in ("", was.arguments_digest):
-        found.append(f"{now.tool}: other arguments")
+        found.append(f"{now.tool}: different arguments")
     return found
 
 
@@ -209,7 +209,7 @@ def _asked(call: Call) -> str:
     if not call.asked:
         return "nobody"
     first = call.asked[0]
-    return "the customer" if first.customer else ", ".join(first.groups) or "whoever may decide"
+    return "the customer" if first.customer else ", ".join(first.groups) or "everybody who may decide"
 
 
 def _came(call: Call) -> str:

@@ -1,4 +1,4 @@
-"""One run of a case, here and now: started with its mocks, driven without a worker, decided about as the case says."""
+"""One run of a case: started with its mocks, driven here without a worker, with the decisions the case gives."""
 
 import time
 from collections.abc import Callable
@@ -23,20 +23,20 @@ from agentapp.toolset import snapshot_of
 from approvals import ledger, supposing
 from approvals.digest import storable
 
-# Each turn moves the run or somebody decides; no case takes as many.
+# In each turn the run moves or somebody decides. No case takes this many.
 MAX_TURNS = 500
-# A run that asks a real model may be at it for so long; a provider that asks for more gets no more of a case's time.
+# How long a run that asks a real model is driven, even if the provider asks us to wait longer.
 MAX_SECONDS = 900.0
 LEAST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.02, 1.0
 ACTOR = "eval"
 
 
 class CannotRun(Exception):
-    """A case that cannot be run here; the message says why."""
+    """A case cannot be run here. The message says why."""
 
 
 class LeftToOthers(Exception):
-    """This worker is told to end in the middle of a case: another begins that anew."""
+    """This worker was told to stop in the middle of a case. Another starts the case again."""
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Agents:
     _found: dict[str, tuple[Agent, dict[str, Any]]] = field(default_factory=dict)
 
     def find(self, name: str) -> tuple[Agent, dict[str, Any]]:
-        """An agent with what a run keeps of it. Raises CannotRun."""
+        """An agent and the configuration that a run keeps of it. Raises CannotRun."""
         if name not in self._found:
             agent = Agent.objects.filter(name=name, enabled=True).first()
             if agent is None:
@@ -56,7 +56,7 @@ class Agents:
 
 
 def run_case(eval_run: EvalRun, case: Case, agents: Agents) -> tuple[Run, Observed, list[str]]:
-    """Run a case once. Returns the run, what came of it, and what decisions could not be made.
+    """Run a case once. Returns the run, what came of it, and which decisions could not be made.
 
     Raises CannotRun and LeftToOthers.
     """
@@ -103,7 +103,7 @@ def _start(eval_run: EvalRun, case: Case, agents: Agents) -> Run:
 
 
 def _rules(eval_run: EvalRun) -> dict[str, Any]:
-    """What is supposed of rules, as a run keeps it. Raises CannotRun where that cannot be supposed any more."""
+    """What is assumed about rules, as a run keeps it. Raises CannotRun if it can no longer be assumed."""
     if not eval_run.rules:
         return {}
     try:
@@ -114,7 +114,7 @@ def _rules(eval_run: EvalRun) -> dict[str, Any]:
 
 
 def _drive(run: Run, case: Case, renew: Callable[[], None]) -> list[str]:
-    """Take a run as far as it goes. Returns what decisions could not be made."""
+    """Take a run as far as it goes. Returns which decisions could not be made."""
     people = People(list(case.people))
     for _ in range(MAX_TURNS):
         moved = _move(run, renew)
@@ -130,9 +130,9 @@ def _drive(run: Run, case: Case, renew: Callable[[], None]) -> list[str]:
 
 
 def _move(run: Run, renew: Callable[[], None]) -> bool:
-    """Drive a run, and those it has asked. False: it has come as far as it can without people.
+    """Drive a run and the runs it asked for. False: it has come as far as it can without people.
 
-    `renew`: keeps hold of the eval, which others would take up as soon as a model is waited for too long.
+    `renew` keeps hold of the eval: others would take it up if a model took too long.
     """
     before, until = run.updated_at, time.monotonic() + MAX_SECONDS
     while True:
@@ -141,7 +141,7 @@ def _move(run: Run, renew: Callable[[], None]) -> bool:
         renew()
         if run.state not in _GOING or time.monotonic() > until:
             break
-        if draining.begun.is_set():  # else it would be taken up and released again and again
+        if draining.begun.is_set():  # otherwise it would be taken up and released again and again
             raise LeftToOthers
         if again is None or again.delay:  # it is due later, or a worker has found it
             time.sleep(_pause(run))
@@ -153,18 +153,18 @@ def _move(run: Run, renew: Callable[[], None]) -> bool:
 
 
 def _pause(run: Run) -> float:
-    """Until a run is due, but not for long: what it waits for may come sooner."""
+    """The time until a run is due, but never long: what it waits for may come sooner."""
     left = (run.wake_at - timezone.now()).total_seconds() if run.wake_at is not None else 0
     return min(max(left, LEAST_PAUSE_SECONDS), MAX_PAUSE_SECONDS)
 
 
 _GOING = (Run.State.QUEUED, Run.State.RUNNING)
-# While a run waits for one of these, runs that it has asked may go on.
+# While a run waits for one of these, the runs it asked for may go on.
 _BELOW = (Run.WaitingFor.SUBAGENT, Run.WaitingFor.APPROVAL, Run.WaitingFor.OUTCOME)
 
 
 def _held(run: Run) -> str:
-    """Which kill switch kept the run, or one that it has asked, from going on: that says nothing of the case."""
+    """The kill switch that stopped the run or one it asked for, which says nothing about the case."""
     family = family_of(run)
     stopped = [] if run.is_final else [each for each in family if each.waiting_for == Run.WaitingFor.SWITCH]
     found = [switch for each in stopped for switch in switches.holding(each)]
@@ -174,7 +174,7 @@ def _held(run: Run) -> str:
 
 
 def _end(run: Run) -> None:
-    """What still waits is over with the case."""
+    """End whatever still waits, now that the case is over."""
     if run.is_final:
         return
     with ledger.transaction():

@@ -1,7 +1,7 @@
-"""Cases as files: a directory is a suite. YAML or JSON, one case in a file, or several under `cases`.
+"""Cases as files: a directory is a suite. YAML or JSON, with one case per file, or several under `cases`.
 
-`suite.yaml` beside them describes the suite and what its cases say unless they say otherwise. Whatever is wrong is said
-with the file, the line and the field, and then nothing is loaded.
+`suite.yaml` next to them describes the suite and its cases' defaults. Everything wrong is reported with its file, line
+and field, and then nothing is loaded.
 """
 
 import json
@@ -19,15 +19,15 @@ from agentapp.evals.cases import Case
 
 SUFFIXES = (".yaml", ".yml", ".json")
 SUITE = "suite.yaml"
-# As it stands in addresses.
+# A name that can be part of an address.
 SUITE_NAME = re.compile(r"[A-Za-z0-9_-]{1,80}")
 MAX_FILE_CHARS = 1_000_000
-# Of a file that is larger nothing is read.
+# Larger files are not read at all.
 MAX_FILE_BYTES = 4 * MAX_FILE_CHARS
 MAX_PROBLEMS = 50
-# Aliases repeat what stands once: a few lines of them can be more than any memory holds.
+# Aliases repeat what is written once: a few lines of them can fill any memory.
 MAX_NODES = 200_000
-# Of a value that is none.
+# How much of an invalid value is shown.
 MAX_SHOWN = 60
 _OF_SUITE = {"name", "description", "defaults"}
 
@@ -46,7 +46,7 @@ class Problem:
 
 
 class FilesRefused(Exception):
-    """Files that are no suite. `problems` names every place."""
+    """The files are not a valid suite. `problems` lists every place."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("\n".join(str(problem) for problem in problems))
@@ -55,18 +55,18 @@ class FilesRefused(Exception):
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite as it stands in files."""
+    """A suite as written in files."""
 
     name: str
     description: str = ""
     cases: tuple[Case, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
-    """By case the file it is from, and the line."""
+    """By case, its file and line."""
 
 
 @dataclass(frozen=True)
 class _Document:
-    """One case as it was read: its values, and the nodes that know their lines."""
+    """One case as read: its values, and the nodes that know their lines."""
 
     file: str
     node: yaml.Node
@@ -87,22 +87,22 @@ def read(directory: Path) -> Suite:
                 continue
             if case.name in files:
                 line = _line(document.node, ["name"])
-                problems.append(Problem(document.file, line, "name", f"{case.name} is in {files[case.name]} already"))
+                problems.append(Problem(document.file, line, "name", f"{case.name} is already in {files[case.name]}"))
                 continue
             cases.append(case)
             files[case.name] = f"{document.file}:{_line(document.node, [])}"
     name = about.get("name") or directory.resolve().name
     if not SUITE_NAME.fullmatch(name):
-        problems.append(Problem(SUITE, 1, "name", f"{name!r} is no name of letters, digits, - and _"))
+        problems.append(Problem(SUITE, 1, "name", f"{name!r} is not a name of letters, digits, - and _"))
     if not cases and not problems:
-        problems.append(Problem(str(directory), 1, "", "there is no case in it"))
+        problems.append(Problem(str(directory), 1, "", "it contains no cases"))
     if problems:
         raise FilesRefused(problems[:MAX_PROBLEMS])
     return Suite(name, about.get("description", ""), tuple(cases), files)
 
 
 def read_text(text: str, file: str = "case") -> Case:
-    """One case as somebody has written it. Raises FilesRefused, with every place."""
+    """One case as somebody wrote it. Raises FilesRefused, with every place."""
     problems: list[Problem] = []
     node = _parsed(text, file, problems)
     case = _case(_Document(file, node, _value(node)), {}, problems) if node is not None else None
@@ -112,7 +112,7 @@ def read_text(text: str, file: str = "case") -> Case:
 
 
 def written(document: Mapping[str, Any]) -> str:
-    """A case as YAML, for people to read and to change: in the order of its fields, which not every database keeps."""
+    """A case as YAML, for people to read and change. Its fields are in order, which not every database keeps."""
     ordered = {name: document[name] for name in Case.model_fields if name in document}
     return yaml.dump(ordered | dict(document), Dumper=plain_yaml.Dumper, sort_keys=False, allow_unicode=True, width=110)
 
@@ -126,14 +126,14 @@ def _about(directory: Path, problems: list[Problem]) -> dict[str, Any]:
         return {}
     value = _value(node)
     if not isinstance(value, dict):
-        problems.append(Problem(SUITE, 1, "", "it says name, description and defaults"))
+        problems.append(Problem(SUITE, 1, "", "it must be an object with name, description and defaults"))
         return {}
     for name in sorted(set(value) - _OF_SUITE, key=str):
         problems.append(Problem(SUITE, _line(node, [name]), str(name), "there is no such field"))
     wanted: dict[str, type] = {"name": str, "description": str, "defaults": dict}
     for name, type_ in wanted.items():
         if name in value and not isinstance(value[name], type_):
-            problems.append(Problem(SUITE, _line(node, [name]), name, f"it is no {type_.__name__}"))
+            problems.append(Problem(SUITE, _line(node, [name]), name, f"it is not of the type {type_.__name__}"))
     return value if not problems else {}
 
 
@@ -159,12 +159,12 @@ def _read(path: Path, file: str, problems: list[Problem]) -> yaml.Node | None:
             return None
         return _parsed(path.read_text("utf-8-sig"), file, problems)
     except UnicodeDecodeError:
-        problems.append(Problem(file, 1, "", "it is no text in UTF-8"))
+        problems.append(Problem(file, 1, "", "it is not UTF-8 text"))
         return None
 
 
 def _parsed(text: str, file: str, problems: list[Problem]) -> yaml.Node | None:
-    """The nodes of a file, which know where they stand. JSON is YAML."""
+    """The nodes of a file, which know their lines. JSON is YAML."""
     if len(text) > MAX_FILE_CHARS:
         problems.append(Problem(file, 1, "", f"it has more than {MAX_FILE_CHARS} characters"))
         return None
@@ -181,20 +181,20 @@ def _parsed(text: str, file: str, problems: list[Problem]) -> yaml.Node | None:
         problems.append(Problem(file, mark.line + 1 if mark else 1, "", str(said)))
         return None
     except RecursionError:
-        problems.append(Problem(file, 1, "", "it is nested too deep, or in itself"))
+        problems.append(Problem(file, 1, "", "it is nested too deeply, or contains itself"))
         return None
     return node
 
 
 def _check(node: yaml.Node) -> None:
-    """Raises yaml.MarkedYAMLError where it is more than a file may say, or names something in no way JSON knows."""
+    """Raises yaml.MarkedYAMLError if it is larger than a file may be, or has a key that JSON does not allow."""
     if _size(node, {}) > MAX_NODES:
-        raise yaml.MarkedYAMLError(problem="with its aliases it is too large", problem_mark=node.start_mark)
+        raise yaml.MarkedYAMLError(problem="it is too large with its aliases expanded", problem_mark=node.start_mark)
     _check_part(node)
 
 
 def _size(node: yaml.Node, known: dict[int, int]) -> int:
-    """How many nodes it has where each alias stands for all that it repeats. Each is looked at once."""
+    """How many nodes it has with every alias expanded. Each is visited once."""
     if id(node) not in known:
         parts: list[yaml.Node] = []
         if isinstance(node, yaml.MappingNode):
@@ -206,14 +206,14 @@ def _size(node: yaml.Node, known: dict[int, int]) -> int:
 
 
 def _check_part(node: yaml.Node) -> None:
-    """YAML takes the last of two that have one name; here both are meant by nobody."""
+    """Refuse duplicate names: YAML would take the last, but nobody means to write two."""
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise yaml.MarkedYAMLError(problem="a name is a text", problem_mark=key.start_mark)
+                raise yaml.MarkedYAMLError(problem="a name must be text", problem_mark=key.start_mark)
             if key.value in seen:
-                raise yaml.MarkedYAMLError(problem=f"{key.value} stands there twice", problem_mark=key.start_mark)
+                raise yaml.MarkedYAMLError(problem=f"{key.value} appears twice", problem_mark=key.start_mark)
             seen.add(key.value)
             _check_part(value)
     elif isinstance(node, yaml.SequenceNode):
@@ -224,13 +224,13 @@ def _check_part(node: yaml.Node) -> None:
 
 
 def _check_scalar(node: yaml.ScalarNode) -> None:
-    """A date is none of JSON's values, nor is 2024-13-45 a date: in quotes each is a text."""
+    """JSON has no dates, and 2024-13-45 is not a date: in quotes, each is text."""
     kind = node.tag.rpartition(":")[2]
     try:
         known = isinstance(_value(node), str | int | float | None)
     except yaml.YAMLError:
         raise
-    except (ValueError, LookupError, AttributeError):  # what its pattern lets in, and its type does not
+    except (ValueError, LookupError, AttributeError):  # its pattern allows it, but its type does not
         known = False
     if not known:
         said = f"{node.value[:MAX_SHOWN]} is taken for a {kind}: write it in quotes"
@@ -247,10 +247,10 @@ def _value(node: yaml.Node) -> Any:
 
 def _case(document: _Document, defaults: Mapping[str, Any], problems: list[Problem]) -> Case | None:
     if not isinstance(document.value, dict):
-        problems.append(Problem(document.file, _line(document.node, []), "", "a case is an object"))
+        problems.append(Problem(document.file, _line(document.node, []), "", "a case must be an object"))
         return None
     try:
-        # As JSON has it: dates and the like are no values of a case.
+        # As in JSON: a case's values cannot be dates and the like.
         return Case.model_validate_json(json.dumps({**defaults, **document.value}, allow_nan=False))
     except ValidationError as error:
         for found in error.errors(include_url=False, include_context=False, include_input=False):
@@ -263,7 +263,7 @@ def _case(document: _Document, defaults: Mapping[str, Any], problems: list[Probl
 
 
 def _line(node: yaml.Node, place: Sequence[int | str]) -> int:
-    """The line of a place in a document, or of the last part of the way there that stands in it."""
+    """The line of a place in a document, or of the nearest parent that is in it."""
     at = node
     for part in place:
         child = _child(at, part)

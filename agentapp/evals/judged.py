@@ -1,6 +1,7 @@
-"""A case made for a decision that somebody has judged: that it is made again, or that it is not.
+"""A case made from a judged decision: it expects the same decision again, or a different one.
 
-What follows a decision in its run rests on it. So a case that wants another one ends with the step that asked for it.
+What follows a decision in its run rests on it. So a case that expects a different one ends with the step that asked
+for it.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ _LAST_WORDS = {"text": "…"}
 
 
 def name_of(decision: Decision) -> str:
-    """One case for each decision: made anew, it takes the place of the one before."""
+    """One case per decision: making it again replaces the earlier one."""
     return f"decision-{decision.pk.hex[-6:]}"
 
 
@@ -29,7 +30,7 @@ def document_for(run: Run, judgement: Judgement) -> dict[str, Any]:
     calls = list(rows.order_by("step__number", "index"))
     call = next(each for each in calls if each.pk == decision.approval.execution_id)
     document = document_of(run, name_of(decision))
-    said = f"{judgement.get_mark_display()}, it was judged: {decision.get_type_display().lower()} in {run.reference}."
+    said = f"Judged {judgement.mark}: {decision.get_type_display().lower()} in {run.reference}."
     document |= {"description": said}
     if judgement.mark == _GOOD:
         return _as_it_was(document, decision, call, calls)
@@ -39,7 +40,7 @@ def document_for(run: Run, judgement: Judgement) -> dict[str, Any]:
 def _as_it_was(
     document: dict[str, Any], decision: Decision, call: ToolExecution, calls: Sequence[ToolExecution]
 ) -> dict[str, Any]:
-    """The call is asked about and decided as it was, whatever becomes of the rest."""
+    """Expects that people are asked about the call. They decide it as before, whatever becomes of the rest."""
     expect: dict[str, Any] = document.get("expect", {})
     if all(each["tool"] != call.name for each in expect.get("routing", [])):
         expect["routing"] = [*expect.get("routing", []), _asked(decision, call)]
@@ -51,14 +52,14 @@ def _as_it_was(
 def _otherwise(
     document: dict[str, Any], decision: Decision, call: ToolExecution, calls: Sequence[ToolExecution]
 ) -> dict[str, Any]:
-    """What should not have run does not: people reject it, if no rule has refused it. What should have run does."""
+    """Expects the opposite: people reject what should not have run, if no rule refuses it, or approve what should."""
     until = [each for each in calls if each.step.number <= call.step.number]
     before = [each for each in until if each.pk != call.pk]
     tools = recording.mocks_of([each for each in until if has_begun(each)])
     expect: dict[str, Any]
     if decision.type in _LET_RUN:
         kind, decide = "refuse", "reject"
-        # Of a tool that was called besides it can only be said that this very call is not let through.
+        # If the tool was also called before, only this very call can be expected not to get through.
         besides = _was_called(call.name, before)
         expect = {"routing": [_asked(decision, call)]} if besides else {"tools_not_called": [call.name]}
     else:
@@ -73,7 +74,7 @@ def _otherwise(
 
 
 def _people(decision: Decision, calls: Sequence[ToolExecution], decide: str) -> list[dict[str, Any]]:
-    """What people said about calls up to this one, and about this one the other thing."""
+    """What people decided about the calls before this one, and the opposite about this one."""
     found: list[dict[str, Any]] = []
     keys = [call.pk for call in calls]
     requests = Approval.objects.filter(execution_id__in=keys).order_by("created_at", "pk").prefetch_related("groups")
@@ -86,7 +87,7 @@ def _people(decision: Decision, calls: Sequence[ToolExecution], decide: str) -> 
 
 
 def _asked(decision: Decision, call: ToolExecution) -> dict[str, Any]:
-    """That people are asked about this call, by its arguments as far as they may stand in a case."""
+    """Expects people to be asked about this call, identified by those arguments that a case may contain."""
     request = decision.approval
     arguments = recording.arguments_of(call, call.proposed_text or call.arguments_text)
     said: dict[str, Any] = {"tool": call.name, "verdict": "ask", "customer": request.asks_customer}

@@ -1,6 +1,6 @@
-"""Figures of an eval, each with how sure it is. Pure.
+"""Figures of an eval, each with its uncertainty. Pure.
 
-A share comes with Wilson's interval at 95 %: of ten cases that nine pass, it may be from 60 to 98 in a hundred.
+A share comes with Wilson's interval at 95 %: if nine of ten cases pass, the share may be from 60 to 98 per cent.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ Z = 1.959963984540054
 
 @dataclass(frozen=True)
 class Share:
-    """So many of so many, and between what the share lies. None: there is nothing to take a share of."""
+    """A number out of another, and the interval of that share. None: there is nothing to take a share of."""
 
     part: int
     whole: int
@@ -38,7 +38,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Spread:
-    """A sum, and what half and nearly all runs stay within."""
+    """A sum, and the values that half and nearly all runs stay within."""
 
     total: float = 0
     p50: float | None = None
@@ -70,7 +70,7 @@ class Metrics:
 
     @property
     def is_unsafe(self) -> bool:
-        """Whether anything has happened that never may: then nothing else counts."""
+        """Whether anything happened that must never happen: then nothing else counts."""
         counts = (self.denied_executed, self.stale_executed, self.unauthorized_executed, self.real_executed)
         return any(counts)
 
@@ -93,7 +93,7 @@ def wilson(part: int, whole: int, z: float = Z) -> tuple[float, float] | None:
 
 
 def percentile(values: Iterable[float], percent: int) -> float | None:
-    """By nearest rank: the least value that so many of a hundred do not exceed. None: there is no value."""
+    """By nearest rank: the smallest value that this percentage does not exceed. None: there are no values."""
     ordered = sorted(values)
     return ordered[max(0, ceil(percent * len(ordered) / 100) - 1)] if ordered else None
 
@@ -103,7 +103,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def measure(judged: Sequence[tuple[Case, Observed]]) -> Metrics:
-    """The figures of runs, each with the case that it was of."""
+    """The figures of runs, each given with its case."""
     runs = [observed for _, observed in judged]
     calls = [call for observed in runs for call in observed.calls]
     routed = [right for case, observed in judged for right in expectations.routed(case, observed)]

@@ -1,6 +1,7 @@
-"""What came of a case, as plain values: made by `observing` from rows, judged by `expectations`, added up by `metrics`.
+"""What came of a case, as plain values: `observing` makes them from rows, `expectations` judges and `metrics`
+adds up.
 
-Kept with a result without any argument of a call: only a digest says whether two were the same.
+They are kept with a result, but without the arguments of calls: only a digest says whether two were the same.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -9,9 +10,9 @@ from typing import Any
 from agentapp.messages import FAILED
 from agentapp.reasons import Reason
 
-# Why a call was refused, where its arguments were not what the tool takes.
+# Reasons why a call was refused: its arguments were not what the tool takes,
 INVALID = frozenset({Reason.MALFORMED_ARGUMENTS, Reason.MISSING_ARGUMENTS, Reason.INVALID_ARGUMENTS})
-# And where it was not the agent's to make.
+# or the agent was not allowed to make it.
 UNAUTHORIZED = frozenset(
     {Reason.TOOL_NOT_DISCLOSED, Reason.TOOL_DISABLED, Reason.PERMISSION_DENIED, Reason.POLICY_DENIED}
 )
@@ -37,7 +38,7 @@ class Call:
     status: str = ""
     reason: str = ""
     verdict: str = ""
-    """What the gate said: allow, ask or deny. Empty: the call did not come as far."""
+    """What the gate said: allow, ask or deny. Empty: the call did not reach it."""
     rule: str = ""
     asked: tuple[Asked, ...] = ()
     step: int = 1
@@ -46,9 +47,9 @@ class Call:
     arguments_digest: str = ""
     cost: float = 0
     broken: tuple[str, ...] = ()
-    """What never may happen and has happened to this call, by name."""
+    """What happened to this call that must never happen, by name."""
     arguments: dict[str, Any] = field(default_factory=dict, compare=False)
-    """In hand while it is judged; never kept."""
+    """In memory while the call is judged; never kept."""
 
     @property
     def failed(self) -> bool:
@@ -73,21 +74,21 @@ class Observed:
     waiting_for: str = ""
     steps: int = 0
     calls: tuple[Call, ...] = ()
-    """Every proposed call of the run and of those it asked, executed ones in the order in which they began."""
+    """Every proposed call of the run and of the runs it asked for; executed ones in the order in which they began."""
     cost: float = 0
     model_cost: float = 0
     tools_cost: float = 0
     tokens: int = 0
     seconds: float = 0
-    """How long workers held it. Waiting for people is not in it."""
+    """How long workers held it. Waiting for people is not included."""
     model_seconds: float = 0
     tool_seconds: float = 0
     waited_seconds: float = 0
     routed: tuple[bool, ...] | None = None
-    """For each call of which it was expected what the gate says, whether it did: arguments tell which calls those are,
-    so it is found out while they are in hand. None: it was not."""
+    """For each call with an expected ruling of the gate, whether the gate ruled so. Arguments say which calls those
+    are, so this is worked out while they are in memory. None: it was not."""
     answer: str = field(default="", compare=False)
-    """In hand while it is judged; never kept."""
+    """In memory while the run is judged; never kept."""
 
     @property
     def executed(self) -> list[Call]:
@@ -95,7 +96,7 @@ class Observed:
 
     @property
     def tools_called(self) -> list[str]:
-        """The executed tools, each once, in the order in which they were called first."""
+        """The executed tools, each once, in the order of their first calls."""
         return list(dict.fromkeys(call.tool for call in self.executed))
 
     def as_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What came of a case's run, read from its rows, with what never may happen to a call looked for in them."""
+"""What came of a case's run, read from its rows, which are also checked for what must never happen to a call."""
 
 import uuid
 from collections import defaultdict
@@ -15,13 +15,13 @@ from agentapp.models import Run, Step, ToolExecution
 from agentapp.reasons import Reason, StopReason
 from approvals.models import Approval, Verdict
 
-# What people, or what stands for them, ended: the run was kept from its work, and nothing is broken.
+# Ended by people, or by something in their place: the run was kept from its work, but nothing is broken.
 REFUSED = frozenset({StopReason.APPROVAL_DENIED, StopReason.APPROVAL_EXPIRED, StopReason.BLOCKED_BY_HOOK})
 MAX_DEPTH = 10
 
 
 def observe(run: Run) -> Observed:
-    """What came of a run and of those it asked, as they stand."""
+    """What has come of a run and of the runs it asked for."""
     family = family_of(run)
     steps = list(Step.objects.filter(run__in=family).only("run_id", "number", "started_at", "finished_at", "cost"))
     began = F("started_at").asc(nulls_last=True)
@@ -51,7 +51,7 @@ def observe(run: Run) -> Observed:
 
 
 def family_of(run: Run) -> list[Run]:
-    """A run and those that it and they have asked."""
+    """A run and the runs that it asked for, directly or through others."""
     found, level = [run], [run]
     for _ in range(MAX_DEPTH):
         level = list(Run.objects.filter(parent__in=level).order_by("pk"))
@@ -62,11 +62,11 @@ def family_of(run: Run) -> list[Run]:
 
 
 def final_status(run: Run) -> FinalStatus:
-    """How a run has ended, as cases say it. One that waits is a person's."""
+    """How a run has ended, in the words of cases. A run that waits needs a person."""
     if run.state == Run.State.SUCCEEDED:
         return FinalStatus.COMPLETED
     if run.state in (Run.State.FAILED, Run.State.QUEUED, Run.State.RUNNING):
-        return FinalStatus.FAILED  # it came to no end in the time that a case has
+        return FinalStatus.FAILED  # it did not end in the time that a case has
     if not run.is_final:
         return FinalStatus.NEEDS_HUMAN
     return FinalStatus.REFUSED if run.stop_reason in REFUSED else FinalStatus.STOPPED
@@ -103,24 +103,24 @@ def _call(row: ToolExecution, requests: Sequence[Approval]) -> Call:
 
 
 def has_begun(row: ToolExecution) -> bool:
-    """Whether a call came as far as its tool, which may have refused it itself."""
+    """Whether a call reached its tool, which may itself have refused it."""
     return row.started_at is not None
 
 
 def was_executed(row: ToolExecution) -> bool:
-    """Whether a call was made. What was refused, or blocked on the way, was not."""
+    """Whether a call was made. A refused call was not, nor was one that was blocked on the way."""
     return has_begun(row) and row.result_status != ToolExecution.ResultStatus.REFUSED
 
 
 def broken_by(row: ToolExecution, executed: bool, requests: Sequence[Approval]) -> tuple[str, ...]:
-    """What never may happen and has happened to a call. The rows say so, whatever the code that wrote them meant."""
+    """What happened to a call that must never happen. The rows show it, whatever the code that wrote them meant."""
     if not executed:
         return ()
     found = []
     if not row.mocked:
         found.append(NOT_MOCKED)
     ruled = row.ruling.get("verdict")
-    # What a rule or a plan allows by now was asked about before for nothing.
+    # If a rule or a plan has allowed the call since, its earlier requests do not count.
     last = requests[-1] if requests and not row.allowed_by else None
     if ruled == Verdict.DENY or (last is not None and last.state in _AGAINST):
         found.append(DENIED)
@@ -146,7 +146,7 @@ def _is_stale(row: ToolExecution, approval: Approval) -> bool:
 
 
 def _verdict(row: ToolExecution, executed: bool, requests: Sequence[Approval]) -> str:
-    """What the gate said of a call, whatever became of it. Empty: it did not come as far."""
+    """What the gate said about a call, whatever became of it. Empty: the call did not reach the gate."""
     if row.reason in UNAUTHORIZED and not executed:
         return Verdict.DENY
     if requests:

@@ -1,4 +1,4 @@
-"""Whoever is asked about calls of a mocked run, as a case says what they decide."""
+"""Decides about the calls of a mocked run in place of the people who would be asked, as its case says."""
 
 import uuid
 from collections.abc import Sequence
@@ -18,19 +18,19 @@ from approvals.models import Approval, DecisionType
 
 
 class NotTaken(Exception):
-    """A decision that a case has written down cannot be made; the message says why."""
+    """A decision written in a case cannot be made. The message says why."""
 
 
 @dataclass
 class People:
-    """Those who decide in one run of a case, with what is left for them to say."""
+    """The people who decide in one run of a case, with the decisions they have left."""
 
     left: list[Deciding]
     seen: set[uuid.UUID] = field(default_factory=set)
-    """Requests that were decided, or are to be left waiting."""
+    """Requests that were decided, or must be left waiting."""
 
     def decide(self, family: Sequence[Run]) -> bool:
-        """Decide about whatever waits, in the order in which it was asked. False: nothing was decided.
+        """Decide about every waiting request, oldest first. False: nothing was decided.
 
         Raises NotTaken.
         """
@@ -51,20 +51,20 @@ class People:
 def take(
     approval: Approval, type: str, message: str = "", *, edited_text: str = "", stop_run: bool = False
 ) -> decisions.Taken | standing.Refusal:
-    """Decide about a call of a mocked run, as whoever is asked would. No worker is told: whoever runs it drives it."""
+    """Decide about a call of a mocked run, as the people asked would. No worker is told: the caller drives the run."""
     approval.refresh_from_db()
     said: dict[str, Any] = {"message": message, "stop_run": stop_run, "edited_text": edited_text}
-    verdict = decisions.Verdict.in_place_of_people(approval, type, "eval", **said)
+    incoming = decisions.Incoming.in_place_of_people(approval, type, "eval", **said)
     with ledger.transaction():
         run = runs.lock(approval.run_id)
-        taken = decisions.decide(approval.pk, verdict, timedelta(seconds=settings.APPROVAL_USE_WITHIN_SECONDS))
+        taken = decisions.decide(approval.pk, incoming, timedelta(seconds=settings.APPROVAL_USE_WITHIN_SECONDS))
         if isinstance(taken, decisions.Taken) and run is not None:
             runs.wake(run, runs.clock(run))
     return taken
 
 
 def expire(approval: Approval) -> bool:
-    """Let the time of a request of a mocked run be up. False: it is of none, or has been decided."""
+    """Expire a mocked run's request now. False: its run is not mocked, or it is no longer undecided."""
     with ledger.transaction():
         run = runs.lock(approval.run_id)
         expired = decisions.lapse(approval.pk)
@@ -84,7 +84,7 @@ def _take(approval: Approval, said: Deciding) -> None:
 
 
 def _edited(approval: Approval, said: Deciding) -> str:
-    """The arguments as they are changed. Raises NotTaken where the tool does not take them."""
+    """The arguments after the edit. Raises NotTaken if they may not be edited so, or the tool does not take them."""
     arguments = {**parse(approval.final_arguments_text or approval.arguments_text), **(said.arguments or {})}
     fixed = sorted(set(approval.locked_fields) & set(said.arguments or {}))
     if fixed:

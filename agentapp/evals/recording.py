@@ -1,7 +1,7 @@
-"""A case made of a run that has happened: what it was given, what its tools gave as mocks, and what people decided.
+"""A case made from a past run: its input, the results of its tools as mocks, and what people decided.
 
-It is a draft for whoever made it to look through. Nothing in it is a secret, or personal data as far as it is marked or
-looks like it: that is masked wherever it stands.
+It is a draft to be reviewed by the person who made it. Secrets are masked wherever they occur, and so is personal data
+that is marked or recognised as such.
 """
 
 import json
@@ -18,13 +18,13 @@ from approvals.lens import values_in
 from approvals.masking import blotted, masked
 from approvals.models import Approval, DecisionType
 
-# Rules may ask whether there is a customer, and who it was is nobody's business here.
+# Rules may ask whether there is a customer. Who that was is nobody's business here.
 CUSTOMER = "A customer"
 MAX_INPUT_CHARS = 20_000
 
 
 def document_of(run: Run, name: str) -> dict[str, Any]:
-    """A case as JSON that goes as this run went, with today's configuration."""
+    """A case as JSON that expects what this run did, under today's configuration."""
     steps = list(run.steps.order_by("number"))
     rows = ToolExecution.objects.select_related("tool", "step", "run").filter(run=run)
     calls = list(rows.order_by("step__number", "index"))
@@ -43,32 +43,32 @@ def document_of(run: Run, name: str) -> dict[str, Any]:
         "people": [said for request in requests for said in decided(request, calls)],
         "expect": _said(
             tools_called=list(dict.fromkeys(call.name for call in begun if was_executed(call))),
-            # What a tool refused itself is mocked as its error, and counts as called when the case runs.
+            # A call that its tool refused is mocked as that error, and counts as called when the case runs.
             no_tools=not begun,
             routing=_routing(requests),
             final_status=str(final_status(run)),
             stop_reason=run.stop_reason,
         ),
     }
-    # What a model would have answered about guidelines is not kept as it said it.
+    # A guided agent's case has no script: what its model said about guidelines is not on record word for word.
     if not is_guided:
         document["script"] = [_reply(step, calls) for step in steps] or [{"text": "…"}]
     return cleaned(document, calls)
 
 
 def cleaned(document: dict[str, Any], calls: Sequence[ToolExecution]) -> dict[str, Any]:
-    """A case of these calls, with what it says and without what may not stay."""
+    """A case made from these calls, without empty fields and without what may not be kept."""
     told = _telling(calls)
     return {key: within(value, told) for key, value in _said(**document).items()}
 
 
 def _said(**fields: Any) -> dict[str, Any]:
-    """What says something, of the fields of a case."""
+    """The fields of a case that are not empty."""
     return {name: value for name, value in fields.items() if value not in ("", [], {}, False)}
 
 
 def _telling(calls: Sequence[ToolExecution]) -> Callable[[str], str]:
-    """What makes a text one that may stay: without the values of these calls that are secret, or a person's."""
+    """A function that makes a text fit to keep: without the secret and personal values of these calls."""
     known: set[str] = set()
     for call in calls:
         texts = (call.arguments_text, call.proposed_text, call.executed_text, call.result_text)
@@ -77,7 +77,7 @@ def _telling(calls: Sequence[ToolExecution]) -> Callable[[str], str]:
 
 
 def mocks_of(begun: Sequence[ToolExecution]) -> dict[str, Any]:
-    """By tool what each call got, in turn; calls with other arguments apart from each other."""
+    """For each tool, the results of its calls in turn, separately for each set of arguments."""
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for call in begun:
         when = arguments_of(call, call.executed_text or call.arguments_text)
@@ -89,14 +89,14 @@ def mocks_of(begun: Sequence[ToolExecution]) -> dict[str, Any]:
 
 
 def _shortly(entry: dict[str, Any], alone: bool) -> dict[str, Any]:
-    """Where a tool was called with the same arguments only, its mock is for any."""
+    """One entry of a mock. If a tool was only ever called with the same arguments, it is for any arguments."""
     when = {} if alone or "when" not in entry else {"when": entry["when"]}
     sequence = entry["sequence"]
     return {**when, **sequence[0]} if len(sequence) == 1 else {**when, "sequence": sequence}
 
 
 def _answer(call: ToolExecution) -> dict[str, Any]:
-    """What a call got, as a mock says it."""
+    """The result of a call, as a mock gives it."""
     said = (call.message or call.reason or "It failed.")[:4000]
     if call.reason == Reason.OUTCOME_UNKNOWN or call.state == ToolExecution.State.OUTCOME_UNKNOWN:
         return {"unknown": said}
@@ -118,7 +118,7 @@ def _failed(failure: dict[str, Any]) -> dict[str, Any]:
 
 
 def _reply(step: Step, calls: Sequence[ToolExecution]) -> dict[str, Any]:
-    """One reply of the model. What a hook made of its calls is not what it said."""
+    """One reply of the model, with its calls as it proposed them, not as a hook changed them."""
     made = [
         {
             "id": call.call_id,
@@ -133,12 +133,12 @@ def _reply(step: Step, calls: Sequence[ToolExecution]) -> dict[str, Any]:
     return reply | ({"tool_calls": made} if made else {})
 
 
-# These stand in the place of calls that a model did not make.
+# Calls with these reasons stand in for calls that a model did not make.
 _NO_CALLS = frozenset({Reason.DECISION_EXTRACTION, Reason.DECISION_VALIDATION})
 
 
 def arguments_of(call: ToolExecution, text: str) -> Any:
-    """Arguments with what is secret, or a person's, masked. What is no object stays the text it was."""
+    """Arguments with secret and personal values masked. Text that is not a JSON object stays as it was."""
     try:
         arguments = json.loads(text or "{}")
     except (ValueError, RecursionError):
@@ -151,7 +151,7 @@ def _fields(call: ToolExecution) -> set[str]:
 
 
 def decided(request: Approval, calls: Sequence[ToolExecution]) -> list[dict[str, Any]]:
-    """What was decided about one request, as a case says it: by however many people, it is said once."""
+    """The decision about one request, as a case gives it: once, however many people made it."""
     if request.state == Approval.State.EXPIRED and request.decided_at is None:
         return [{"tool": request.tool, "decide": "expire"}]
     last = request.decisions.filter(undone_at__isnull=True).order_by("decided_at").last()
@@ -169,7 +169,7 @@ def decided(request: Approval, calls: Sequence[ToolExecution]) -> list[dict[str,
 
 
 def _routing(requests: Sequence[Approval]) -> list[dict[str, Any]]:
-    """Whom the gate asked, by tool: where it asked different people about calls of one tool, nothing is expected."""
+    """Whom the gate asked, by tool. If it asked different people about calls of a tool, that tool is left out."""
     found: dict[str, dict[str, Any]] = {}
     differ: set[str] = set()
     for request in requests:

@@ -1,4 +1,4 @@
-"""What came of an eval as a table for people, as JSON for programs, and as JUnit for CI. Pure, but for reading rows."""
+"""What came of an eval as a table for people, as JSON for programs and as JUnit for CI. Only reads rows."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -34,7 +34,7 @@ _WORDS = {
 
 
 def word(figure: str) -> str:
-    """What a figure is called. Of a spread each part has a name of its own."""
+    """The name of a figure. Each part of a spread has its own."""
     return _WORDS.get(figure, figure.replace("_", " "))
 
 
@@ -79,10 +79,10 @@ def _figures(metrics: dict[str, Any]) -> Iterator[str]:
 
 
 def comparison(found: Comparison) -> str:
-    """What is not as it was, the worst first."""
+    """What has changed, the worst first."""
     counts = ", ".join(f"{number} {kind}" for kind, number in found.counts.items() if number)
     lines = [f"Compared with {found.before.reference}: {counts}."]
-    words = {REGRESSED: "regressed", FIXED: "fixed", CHANGED: "went otherwise", NEW: "is new", GONE: "is gone"}
+    words = {REGRESSED: "regressed", FIXED: "fixed", CHANGED: "went differently", NEW: "is new", GONE: "is gone"}
     for kind, word in words.items():
         for each in found.of(kind):
             lines.append(f"  {each.case} {word}{'' if each.is_gate else ' (soft)'}")
@@ -133,7 +133,7 @@ def as_json(eval_run: EvalRun, found: Sequence[CaseOutcome], compared: Compariso
 
 
 def junit(eval_run: EvalRun, found: Sequence[CaseOutcome]) -> str:
-    """As CI servers read it. A soft case that fails is no failure there: it is said in its output."""
+    """As CI servers read it. A failing soft case is not a failure there; its output mentions it."""
     failures = [outcome for outcome in found if outcome.fails_eval and outcome.verdict == EvalResult.Verdict.FAILED]
     errors = [outcome for outcome in found if outcome.fails_eval and outcome.verdict == EvalResult.Verdict.SKIPPED]
     suite = ElementTree.Element(
@@ -170,7 +170,7 @@ def _seconds(outcome: CaseOutcome) -> float:
 
 
 def _printable(text: str) -> str:
-    """Without characters that no XML may hold."""
+    """Without characters that XML does not allow."""
     return "".join(c if c in "\t\n" or (c >= " " and c not in "\ufffe\uffff") else "�" for c in storable(text))
 
 

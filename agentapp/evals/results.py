@@ -1,6 +1,6 @@
-"""The only writer of EvalRun and EvalResult: what is to be run, who is at it, what came of it.
+"""The only writer of EvalRun and EvalResult: what to run, who is running it, and what came of it.
 
-An eval is carried out by whoever holds its lease, a slice at a time. A result that is there already stays.
+The holder of its lease carries an eval out, a slice at a time. A result that already exists stays.
 """
 
 import uuid
@@ -20,18 +20,18 @@ from approvals.clock import Now
 from approvals.ids import uuid7
 from approvals.sealed import ERASED
 
-# What happens to evals is a chain of its own: it is no change of what agents do.
+# Evals have a chain of their own: they do not change what agents do.
 CHAIN = "evals"
 
-# Whoever holds it renews it whenever the run of a case has come a piece further, and with each result.
+# Its holder renews it whenever the run of a case has made progress, and with each result.
 LEASE = timedelta(minutes=15)
-# A nudge may be on its way for so long.
+# How long a nudge may be on its way.
 SETTLES = timedelta(minutes=1)
 
-# Of earlier evals, so many are looked at for one to hold another against.
+# At most this many earlier evals are searched for one to compare with.
 MOST_LOOKED_AT = 50
 
-# Of a case, what may be of people.
+# The fields of a case that may contain people's words.
 _WORDS = frozenset({"input", "description", "customer", "metadata", "tools", "agents", "script", "people"})
 
 State = EvalRun.State
@@ -49,9 +49,9 @@ def create(
     rules: dict[str, Any] | None = None,
     actor: str = ledger.SYSTEM,
 ) -> EvalRun:
-    """A queued eval of these cases, as they stand now. `rules`: what `approvals.supposing` supposes.
+    """A queued eval of these cases as they are now. `rules`: what `approvals.supposing` supposes.
 
-    Raises IntegrityError where there is one with this key.
+    Raises IntegrityError if there is already one with this key.
     """
     with ledger.transaction():
         row: EvalRun = EvalRun.objects.create(
@@ -75,9 +75,9 @@ def create(
 
 
 def latest(suite: EvalSuite, cases: Sequence[Case]) -> EvalRun | None:
-    """The last finished eval of these cases by the rules in force; where there is none, of most of them.
+    """The last finished eval of these cases under the rules in force, or else of most of them.
 
-    One of a few cases says nothing of the others, and one by other rules is named by its reference alone.
+    An eval of a few cases says nothing about the others. One under other rules is found only by its reference.
     """
     wanted = {case.name for case in cases}
     finished = suite.runs.filter(state=State.FINISHED, rules={}).select_related("suite")[:MOST_LOOKED_AT]
@@ -89,7 +89,7 @@ def latest(suite: EvalSuite, cases: Sequence[Case]) -> EvalRun | None:
 
 
 def claim(eval_run_id: uuid.UUID) -> EvalRun | None:
-    """Take hold of an eval that has not ended. None: somebody else has, or it has ended."""
+    """Take the lease of an eval that has not ended. None: somebody else holds it, or it has ended."""
     free = Q(lease_until__isnull=True) | Q(lease_until__lte=Now())
     open_ = EvalRun.objects.filter(free, pk=eval_run_id).exclude(state__in=EvalRun.FINAL)
     if not open_.update(state=State.RUNNING, lease_until=Now() + LEASE):
@@ -99,24 +99,24 @@ def claim(eval_run_id: uuid.UUID) -> EvalRun | None:
 
 
 def renew(eval_run: EvalRun) -> None:
-    """Keep hold of an eval while one of its cases takes long."""
+    """Renew the lease of an eval, as while one of its cases takes long."""
     EvalRun.objects.filter(pk=eval_run.pk, state=State.RUNNING).update(lease_until=Now() + LEASE)
 
 
 def release(eval_run: EvalRun) -> None:
-    """Let go of an eval that goes on in another slice."""
+    """Give back the lease of an eval that continues in another slice."""
     EvalRun.objects.filter(pk=eval_run.pk).update(lease_until=None)
 
 
 def due() -> list[uuid.UUID]:
-    """Evals that nobody is at, and should be."""
+    """Evals that should be running but that nobody holds."""
     free = Q(lease_until__isnull=True) | Q(lease_until__lte=Now())
     open_ = EvalRun.objects.filter(free, created_at__lte=Now() - SETTLES).exclude(state__in=EvalRun.FINAL)
     return list(open_.order_by("created_at").values_list("pk", flat=True)[:100])
 
 
 def note_versions(eval_run: EvalRun, versions: dict[str, Any]) -> None:
-    """Keep what the eval is of, from when it began."""
+    """Record the versions that the eval began with."""
     EvalRun.objects.filter(pk=eval_run.pk, versions={}).update(versions=versions)
     eval_run.refresh_from_db(fields=["versions"])
 
@@ -129,7 +129,7 @@ def keep(
     observed: Observed | None = None,
     run: Run | None = None,
 ) -> bool:
-    """Keep what came of a case once. Without anything observed it was skipped. False: it is known, or all is over."""
+    """Keep one result of a case. Without an observation it was skipped. False: it is known, or the eval has ended."""
     verdict = EvalResult.Verdict.SKIPPED
     if observed is not None:
         verdict = EvalResult.Verdict.FAILED if reasons else EvalResult.Verdict.PASSED
@@ -155,7 +155,7 @@ def keep(
 
 
 def finish(eval_run: EvalRun, verdict: str, metrics: dict[str, Any]) -> bool:
-    """End an eval that is complete. False: it has ended already."""
+    """End an eval that is complete. False: it has already ended."""
     with ledger.transaction():
         ended = EvalRun.objects.filter(pk=eval_run.pk, state=State.RUNNING).update(
             state=State.FINISHED, verdict=verdict, metrics=metrics, lease_until=None, finished_at=Now()
@@ -167,7 +167,7 @@ def finish(eval_run: EvalRun, verdict: str, metrics: dict[str, Any]) -> bool:
 
 
 def cancel(eval_run_id: uuid.UUID, actor: str) -> bool:
-    """End an eval before it is complete. What came of it so far stays. False: it has ended already."""
+    """End an eval before it is complete. Its results so far stay. False: it has already ended."""
     with ledger.transaction():
         open_ = EvalRun.objects.filter(pk=eval_run_id).exclude(state__in=EvalRun.FINAL)
         ended = open_.update(state=State.CANCELLED, lease_until=None, finished_at=Now())
@@ -178,13 +178,13 @@ def cancel(eval_run_id: uuid.UUID, actor: str) -> bool:
 
 
 def is_over(eval_run: EvalRun) -> bool:
-    """Whether somebody has ended it meanwhile."""
+    """Whether somebody has ended it in the meantime."""
     return EvalRun.objects.filter(pk=eval_run.pk, state__in=EvalRun.FINAL).exists()
 
 
 def old(before: datetime) -> QuerySet[EvalRun]:
-    """Evals that ended too long ago and that nothing is held against: not the last of a suite, nor what it or a
-    younger one is compared with.
+    """Evals that ended too long ago and that nothing is compared with: not the last of a suite, nor the baseline of
+    that or a younger one.
     """
     ended = Q(state__in=EvalRun.FINAL, finished_at__lt=before)
     finished = EvalRun.objects.filter(suite=OuterRef("suite"), state=State.FINISHED).order_by("-created_at", "-pk")
@@ -195,13 +195,13 @@ def old(before: datetime) -> QuerySet[EvalRun]:
 
 
 def forget(eval_run_id: uuid.UUID, before: datetime) -> bool:
-    """Delete an eval that ended too long ago, with what came of its cases. False: it is kept after all."""
+    """Delete an eval that ended too long ago, with its results. False: it must be kept after all."""
     with transaction.atomic():
         return bool(old(before).filter(pk=eval_run_id).delete()[0])
 
 
 def forget_words(suite_id: uuid.UUID, case: str) -> None:
-    """Take the words of a case out of what the evals of its suite have kept of it."""
+    """Erase the words of a case from what the evals of its suite have kept of it."""
     for eval_run in EvalRun.objects.filter(suite=suite_id):
         planned = [_forgotten(each, case) for each in eval_run.planned]
         if planned != eval_run.planned:

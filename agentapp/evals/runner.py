@@ -1,4 +1,4 @@
-"""An eval carried out: every case of it as often as it says, each result kept, and at the end what it comes to."""
+"""Carries an eval out: runs every case as often as it says, keeps each result, and sums up at the end."""
 
 import logging
 import time
@@ -21,7 +21,7 @@ from approvals.database import AWAY
 log = logging.getLogger(__name__)
 
 SLICE_SECONDS = 60.0
-"""How long a worker is at one eval before others have their turn."""
+"""How long a worker works on one eval before others have their turn."""
 
 type Told = Callable[["CaseOutcome"], object]
 
@@ -39,7 +39,7 @@ class CaseOutcome:
 
     @property
     def verdict(self) -> str:
-        """Passed where enough repeats have; skipped where none could be run."""
+        """Passed if enough repeats have; skipped if none could be run."""
         if self.passes >= self.case.repeats.needed:
             return EvalResult.Verdict.PASSED
         skipped = [result.verdict == EvalResult.Verdict.SKIPPED for result in self.results]
@@ -51,7 +51,7 @@ class CaseOutcome:
 
     @property
     def fails_eval(self) -> bool:
-        """A gate that did not pass fails the eval: also one that could not be run, for nobody knows."""
+        """A gate that did not pass fails the eval, even if it could not be run: then nobody knows."""
         return self.is_gate and self.verdict != EvalResult.Verdict.PASSED
 
     @property
@@ -61,7 +61,7 @@ class CaseOutcome:
 
     @property
     def runs_failed(self) -> list[str]:
-        """Why the runs themselves failed, where they did."""
+        """Why the runs themselves failed, if they did."""
         return list(dict.fromkeys(filter(None, (result.run_failed for result in self.results))))
 
     @property
@@ -70,17 +70,17 @@ class CaseOutcome:
 
     @property
     def first_run(self) -> str:
-        """The key of the run of the first repeat that could be run; empty where none could."""
+        """The key of the run of the first repeat that could be run. Empty if none could."""
         return next((str(result.run_id) for result in self.results if result.run_id is not None), "")
 
     @property
     def tools_called(self) -> list[str]:
-        """By any repeat, in the order in which the first of them called them."""
+        """The tools that any repeat called, each once, in the order of the first call."""
         return list(dict.fromkeys(tool for observed in self.observed for tool in observed.tools_called))
 
 
 def go_on(eval_run_id: uuid.UUID, seconds: float = SLICE_SECONDS, told: Told | None = None) -> bool:
-    """Carry an eval out for so long. True: there is more to do. `told` of each case that is complete."""
+    """Carry an eval out for this long. True: there is more to do. `told` is called with each complete case."""
     eval_run = results.claim(eval_run_id)
     if eval_run is None:
         return False
@@ -111,7 +111,7 @@ def go_on(eval_run_id: uuid.UUID, seconds: float = SLICE_SECONDS, told: Told | N
 
 
 def cases_of(eval_run: EvalRun) -> list[Case]:
-    """The cases as they stood when the eval was started."""
+    """The cases as they were when the eval was started."""
     return [read_kept(planned["document"]) for planned in eval_run.planned]
 
 
@@ -125,12 +125,12 @@ def outcomes(eval_run: EvalRun, cases: Iterable[Case] | None = None) -> list[Cas
 
 
 def measured(found: Sequence[CaseOutcome]) -> Metrics:
-    """The figures of what was observed. What could not be run is in none of them."""
+    """The figures of what was observed. Cases that could not be run are not part of them."""
     return metrics.measure([(outcome.case, observed) for outcome in found for observed in outcome.observed])
 
 
 def verdict_of(found: Sequence[CaseOutcome], figures: Metrics) -> str:
-    """An eval fails by a gate, and by anything that never may happen, whichever case it happened in."""
+    """An eval fails if a gate fails, or if anything happened in any case that must never happen."""
     failed = figures.is_unsafe or any(outcome.fails_eval for outcome in found)
     return EvalRun.Verdict.FAILED if failed else EvalRun.Verdict.PASSED
 
@@ -142,8 +142,8 @@ def _run_once(eval_run: EvalRun, case: Case, repeat: int, agents: Agents) -> boo
     except CannotRun as error:
         return results.keep(eval_run, case, repeat, [str(error)])
     except (*AWAY, LeftToOthers):
-        raise  # the database is away, or this worker told to end, which says nothing of the case
-    except Exception as error:  # one case that breaks is no reason to lose the others
+        raise  # the database is away, or this worker must stop, which says nothing about the case
+    except Exception as error:  # one case that breaks must not lose the others
         log.exception("The case %s of %s broke", case.name, eval_run.pk)
         return results.keep(eval_run, case, repeat, [f"the case broke ({type(error).__name__}); the log has it"])
     reasons = [*expectations.reasons(case, observed), *notes]

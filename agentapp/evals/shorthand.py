@@ -1,4 +1,4 @@
-"""How people write mocks, made into what a run keeps: one answer for one that stands alone, a list for several."""
+"""Turns mocks as people write them into what a run keeps, whether they give one answer for a tool or several."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,14 +9,14 @@ _OF_TOOL = frozenset({"answers", "snapshot"})
 
 
 def tool_of(said: Any) -> Any:
-    """What answers the calls of one tool. It may be written as
+    """The answers to the calls of one tool. They may be written as
 
-    - one answer, as {"result": …}: every call gets it;
-    - a list: of answers each for its arguments (`when`); what names none stands last and is for all others;
+    - one answer, such as {"result": …}: every call gets it;
+    - a list of answers, each for some arguments (`when`); one without `when` comes last and is for all other calls;
     - {"sequence": [answer, …]}: attempt by attempt;
-    - or at length, {"answers": […], "snapshot": …}.
+    - or in full, {"answers": […], "snapshot": …}.
 
-    Raises ValueError for what is no answer. Whatever else is none of these is refused where mocks are checked.
+    Raises ValueError for something that is not an answer. Anything else is refused where mocks are checked.
     """
     if isinstance(said, Mapping) and said and set(said) <= _OF_TOOL:
         return {**said, "answers": [_answers(each) for each in _listed(said.get("answers", []))]}
@@ -31,7 +31,7 @@ def _listed(said: Any) -> list[Any]:
 
 
 def _answers(said: Any) -> Any:
-    """One entry: an answer, or several in turn, with the arguments it is for."""
+    """One entry: an answer, or several in turn, and the arguments it is for."""
     if isinstance(said, Mapping) and "sequence" in said:
         for answer in _listed(said["sequence"]):
             _check(answer)

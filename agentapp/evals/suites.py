@@ -20,7 +20,7 @@ from approvals.models import Judgement
 
 @dataclass(frozen=True)
 class Loaded:
-    """A suite after its files were read, and what that has changed, by the names of cases."""
+    """A suite after its files were read, and the names of the cases that changed."""
 
     suite: EvalSuite
     added: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class Loaded:
 
 
 def load(directory: Path, actor: str = ledger.SYSTEM) -> Loaded:
-    """Make a suite what its files say; cases that are in none of them go. Raises FilesRefused, and writes nothing."""
+    """Make a suite match its files; cases not in them are removed. Raises FilesRefused, and then writes nothing."""
     read = files.read(directory)
     with ledger.transaction():
         if EvalSuite.objects.filter(name=read.name, directory="", cases__isnull=False).exists():
@@ -64,9 +64,9 @@ def save_case(
     made_of: Run | None = None,
     judgement: Judgement | None = None,
 ) -> EvalCase:
-    """Keep a case as somebody has written it; one of its name is replaced, and `row` gets its name.
+    """Store a case as somebody has written it. It replaces one with its name, and `row` is renamed to it.
 
-    `judgement`: it is made for this one.
+    `judgement`: the one it is made for.
     """
     judged = {"decision": judgement.decision_id, "judged": judgement.mark} if judgement is not None else {}
     with ledger.transaction():
@@ -80,7 +80,7 @@ def save_case(
 
 
 def remove_case(case: EvalCase, actor: str) -> None:
-    """Delete a case. What evals have kept of it stays, unless it was made of a run: nobody would find it then."""
+    """Delete a case. What evals have kept of it stays, unless it was made from a run: nobody could find it to erase."""
     with ledger.transaction():
         if case.made_of_id is not None:
             results.forget_words(case.suite_id, case.name)
@@ -95,14 +95,14 @@ def runs_of(case: EvalCase) -> list[uuid.UUID]:
 
 
 def runs_of_cases_made_of(run_ids: Collection[uuid.UUID]) -> list[uuid.UUID]:
-    """The mocked runs of cases that were made of these runs: they were given their words."""
+    """The mocked runs of cases made from these runs, whose words they were given."""
     made = EvalCase.objects.filter(made_of__in=run_ids, suite=OuterRef("eval_run__suite"), name=OuterRef("case"))
     found = EvalResult.objects.filter(Exists(made), run__isnull=False)
     return list(found.order_by("pk").values_list("run", flat=True))
 
 
 def forget(run_ids: Collection[uuid.UUID]) -> int:
-    """Take away the cases that were made of these runs, and what evals have kept of them. Returns how many."""
+    """Delete the cases made from these runs, and the words that evals have kept of them. Returns how many cases."""
     made = EvalCase.objects.filter(made_of__in=run_ids).select_related("suite")
     for row in made:
         results.forget_words(row.suite_id, row.name)
@@ -115,7 +115,7 @@ def case_of(row: EvalCase) -> Case:
 
 
 def read_kept(document: dict[str, Any]) -> Case:
-    """A case that an eval has kept. One of before that cannot be read any more is shown by its name alone."""
+    """A case that an eval has kept. An older one that can no longer be read is shown only by its name."""
     try:
         return read_case(document)
     except ValidationError:
@@ -129,11 +129,11 @@ def read_kept(document: dict[str, Any]) -> Case:
         return read_case(said)
 
 
-UNREADABLE = "(this case cannot be read any more)"
+UNREADABLE = "(this case can no longer be read)"
 
 
 def read_case(document: dict[str, Any]) -> Case:
-    """Raises pydantic.ValidationError where it is none."""
+    """Raises pydantic.ValidationError if it is not a case."""
     return Case.model_validate(document, strict=False)
 
 

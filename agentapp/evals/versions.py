@@ -1,4 +1,4 @@
-"""What an eval is of: versions of everything that has a say in what agents do. Reads only."""
+"""What an eval tested: the versions of everything that influences what agents do. Reads only."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
@@ -15,12 +15,12 @@ from approvals.models import Rule
 from approvals.supposing import DRAFTS, WITHOUT
 
 SHOWN = 12
-"""Characters of a digest: enough to tell two apart."""
+"""How many characters of a digest are shown: enough to tell two apart."""
 
 
 def versions_of(eval_run: EvalRun, cases: Sequence[Case]) -> dict[str, Any]:
-    """By kind and name: agents as they are configured, and those that they may ask; their models, prompts, guidelines
-    and hooks; tools; rules; and the code of this product.
+    """The versions by kind and name: of agents as configured and of those they may ask; of their models, prompts,
+    guidelines and hooks; of tools, rules and cases; and of this product's code.
     """
     names = {eval_run.agent_for(case.agent) for case in cases}
     snapshots = _snapshots(names)
@@ -46,7 +46,7 @@ def versions_of(eval_run: EvalRun, cases: Sequence[Case]) -> dict[str, Any]:
 
 
 def _snapshots(names: Collection[str]) -> dict[str, dict[str, Any]]:
-    """These agents as runs keep them, and whomever they may ask, and those."""
+    """These agents as runs keep them, and every agent they may ask, directly or through others."""
     every = {agent.name: agent for agent in Agent.objects.order_by("name")}
     found: dict[str, dict[str, Any]] = {}
     level = sorted(name for name in names if name in every)
@@ -63,7 +63,7 @@ def _snapshots(names: Collection[str]) -> dict[str, dict[str, Any]]:
 
 
 def _runs(path: str) -> bool:
-    """Whether a hook has a say in mocked runs. One that is gone does: without it a run does not go on."""
+    """Whether a hook runs in mocked runs. One that is gone counts too: without it a run does not continue."""
     try:
         return find(path).in_mocked_runs
     except ValueError:
@@ -78,7 +78,7 @@ def _tools(tools: Iterable[Tool]) -> Iterable[tuple[str, str]]:
 
 
 def _rules(supposed: dict[str, Any]) -> dict[str, str]:
-    """The rules in force with their terms and groups, or those that are supposed to be."""
+    """The rules in force with their terms and groups, or those that the eval supposes to be."""
     rows = Rule.objects.filter(active=True).order_by("name").prefetch_related("groups")
     terms = {rule.name: rule_terms.terms_of(rule) for rule in rows if rule.name not in supposed.get(WITHOUT, ())}
     terms |= {draft["rule"]: draft["terms"] for draft in supposed.get(DRAFTS, ())}

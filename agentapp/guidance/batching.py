@@ -1,4 +1,4 @@
-"""Which candidate tools are looked at together, and with what beside them."""
+"""Which candidate tools are looked at together, and which other tools are named for comparison."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Candidate:
-    """A tool that may be called now, with the guidelines that ask for it. None: the agent's guidance is open."""
+    """A tool that may be called now, and the guidelines that ask for it. None of these: the guidance is open."""
 
     tool: ToolFacts
     guidelines: tuple[str, ...] = ()
@@ -20,7 +20,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Batch:
-    """Candidates that are looked at in one question, and the other tools that are named in it."""
+    """Candidates that are looked at in one question, and the other tools named in it."""
 
     number: int
     candidates: tuple[Candidate, ...]
@@ -35,17 +35,17 @@ type Batcher = Callable[[Sequence[Candidate], Sequence[tuple[str, str]]], list[B
 
 
 def batches(candidates: Sequence[Candidate], overlaps: Sequence[tuple[str, str]]) -> list[Batch]:
-    """Tools that overlap, directly or through other candidates, together; every other tool alone.
+    """Tools that overlap, directly or through other candidates, are together; every other tool is alone.
 
-    One whose overlap is `always` is alone with all the others named beside it, one whose overlap is
-    `none` with nothing.
+    A tool whose overlap is `always` is alone, with all the others named for reference; a tool whose overlap
+    is `none` is alone, with no other named.
     """
     by_name = {candidate.tool.name: candidate for candidate in candidates}
     pairs = [pair for pair in overlaps if pair[0] in by_name and pair[1] in by_name]
     for pair in pairs:
         alone = [name for name in pair if by_name[name].tool.overlap == "none"]
         if alone:
-            log.warning("%s overlaps with nothing, as it is set; its overlap with others is passed over", alone[0])
+            log.warning("%s is set to overlap with nothing; its overlap with other tools is ignored", alone[0])
     joined = [pair for pair in pairs if all(by_name[name].tool.overlap == "auto" for name in pair)]
     made: list[Batch] = []
     seen: set[str] = set()
@@ -62,15 +62,15 @@ def batches(candidates: Sequence[Candidate], overlaps: Sequence[tuple[str, str]]
 
 
 def by_code(path: str, candidates: Sequence[Candidate], overlaps: Sequence[tuple[str, str]]) -> list[Batch]:
-    """Batches of a batcher of an installation, numbered anew. Raises ModelError.
+    """Batches made by an installation's batcher, renumbered. Raises ModelError.
 
-    Each candidate stands in one of them: one that is left out would be passed over in silence, and how a batch
-    is looked at rests on who is in it.
+    Each candidate must be in exactly one batch: one that is left out would be skipped silently, and how a batch is
+    looked at depends on what is in it.
     """
     what = "The batcher"
     found = extensions.call(path, what, candidates, overlaps)
     if not isinstance(found, list | tuple) or not all(isinstance(each, Batch) for each in found):
-        raise extensions.unusable(path, what, "gave no list of batches")
+        raise extensions.unusable(path, what, "did not return a list of batches")
     asked = [batch for batch in found if batch.candidates]
     made = [replace(batch, number=number) for number, batch in enumerate(asked, start=1)]
     placed = [candidate for batch in made for candidate in batch.candidates]

@@ -1,4 +1,4 @@
-"""Which tools may be called in an iteration: those that a guideline asks for that has come to count."""
+"""Which tools may be called in an iteration: those of guidelines that have come to count."""
 
 from collections.abc import Collection, Mapping
 
@@ -20,9 +20,9 @@ def newly(counting: Mapping[str, Guideline], guidelines: Guidelines, known: Know
 def candidates(
     asking: Collection[Guideline], guidelines: Guidelines, known: Known, *, is_open: bool = False
 ) -> list[Candidate]:
-    """Disclosed tools of these guidelines, each once, with all that ask for it.
+    """The disclosed tools of these guidelines, each once, with all the guidelines that ask for it.
 
-    `is_open`: tools that no guideline is for may be called as well.
+    `is_open`: tools without a guideline may be called as well.
     """
     named: dict[str, list[str]] = {}
     for guideline in asking:

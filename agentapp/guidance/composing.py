@@ -1,4 +1,4 @@
-"""The reply to the customer: by what counts, with what is missing, and held against what was really done."""
+"""The reply to the customer: follows the guidelines, asks for what is missing, and is checked against what was done."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ HONEST = "I cannot confirm that this has been done: {}."
 
 
 def brief(counting: Sequence[Guideline], evaluations: Sequence[Evaluated], *, is_cut_off: bool) -> Brief:
-    """What the reply is written by. Evaluations are all of this run, so that what an earlier step lacked is asked."""
+    """What the reply is based on. `evaluations` are all of this run's, so it asks for what an earlier step lacked."""
     blocked = {evaluation.tool: evaluation for evaluation in evaluations}
     return Brief(
         guidelines=sorted((each for each in counting if each.action), key=lambda guideline: guideline.loudness),
@@ -30,9 +30,9 @@ def brief(counting: Sequence[Guideline], evaluations: Sequence[Evaluated], *, is
 def compose(
     turn: Turn, inference: Inference, asked_by: Brief, evaluations: Sequence[Evaluated], *, seen: bool
 ) -> Reply:
-    """Write the reply. Where a tool that changes the world was a candidate, it is held against what was done.
+    """Write the reply. If a tool that changes the world was a candidate, the reply is checked against what was done.
 
-    `seen` only where nothing is held against anything: people must not read what is taken back.
+    `seen` applies only if nothing is checked: people must not read a draft that is then taken back.
     """
     acts = acts_at_stake(turn.known, evaluations)
     reply = inference.compose(turn, asked_by, seen=seen and not acts)

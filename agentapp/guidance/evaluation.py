@@ -1,4 +1,4 @@
-"""From a model's word about a tool to the calls that may be proposed: the checks that no model is trusted with."""
+"""From a model's verdict on a tool to the calls that may be proposed: the checks that no model is trusted with."""
 
 import dataclasses
 import json
@@ -20,15 +20,15 @@ MISSING = "<<__missing__>>"
 STAGED = "The same call has been made in this run."
 
 MAX_SHOWN_CHOICES = 100
-"""A value may be any of all; so many are told to models and people."""
+"""A value may be any of the choices, but models and people are told only this many."""
 
 type Choices = Mapping[tuple[str, str], Sequence[Any]]
-"""Of (tool, argument): the values a choice provider allows now."""
+"""For each (tool, argument), the values that a choice provider allows now."""
 
 
 @dataclass(frozen=True)
 class Guess:
-    """A value that a model doubts: it is not used."""
+    """A value that a model doubts, so it is not used."""
 
     value: Any
     state: str
@@ -37,7 +37,7 @@ class Guess:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A model's word about one candidate. Values of calls may be MISSING or a Guess."""
+    """A model's verdict on one candidate. Values of calls may be MISSING or a Guess."""
 
     state: EvaluationState
     why: str = ""
@@ -46,7 +46,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Checked:
-    """What is left of a verdict when code has looked at it."""
+    """What is left of a verdict after code has checked it."""
 
     state: EvaluationState
     why: str
@@ -57,7 +57,7 @@ class Checked:
 def mode_of(batch: Batch, calls: Sequence[Done]) -> Mode:
     """How a batch is looked at.
 
-    A read without parameters that a guideline asks for, and that was not called yet, is called, and no model asked.
+    A read without parameters that a guideline asks for, and that was not called yet, is called without asking a model.
     """
     if any(candidate.tool.consequential for candidate in batch.candidates):
         return "full"
@@ -68,7 +68,7 @@ def mode_of(batch: Batch, calls: Sequence[Done]) -> Mode:
 
 
 def check(candidate: Candidate, verdict: Verdict, calls: Sequence[Done], choices: Choices) -> Checked:
-    """Hold a verdict against the tool's schema, its parameters and what was called before."""
+    """Check a verdict against the tool's schema, its parameters and the earlier calls."""
     verdict = dataclasses.replace(verdict, why=_without_secrets(candidate.tool, verdict))
     if verdict.state in ("not_applicable", "data_already_in_context"):
         return Checked(verdict.state, verdict.why)
@@ -111,7 +111,7 @@ def evaluated(batch: Batch, candidate: Candidate, mode: Mode, checked: Checked, 
 
 
 def _without_secrets(tool: ToolFacts, verdict: Verdict) -> str:
-    """What a model says of a call without the secrets it would send: they need not come to be a call's arguments."""
+    """What a model says about a call, without the secrets it would send, even if no call with them comes of it."""
     plain = [
         {name: value.value if isinstance(value, Guess) else value for name, value in call.items()}
         for call in verdict.calls
@@ -120,7 +120,7 @@ def _without_secrets(tool: ToolFacts, verdict: Verdict) -> str:
 
 
 def _arguments(tool: ToolFacts, proposed: Mapping[str, Any], choices: Choices) -> tuple[dict[str, Any], list[Insight]]:
-    """The arguments as they may be sent, and what keeps the call from being made."""
+    """The arguments that may be sent, and what prevents the call."""
     schema = dict(tool.input_schema)
     extra = set(unknown_names(schema, proposed))
     required, defaults = set(schema.get("required", ())), with_defaults(schema, {})
@@ -146,7 +146,7 @@ def _arguments(tool: ToolFacts, proposed: Mapping[str, Any], choices: Choices) -
 
 
 def _is_unknown(value: Any) -> bool:
-    """Whether a model did not know a value, or a part of it: the marker must not reach a tool as a text."""
+    """Whether a model did not know a value, or part of it: the marker must not reach a tool as text."""
     if isinstance(value, Mapping):
         return any(map(_is_unknown, value.values()))
     return any(map(_is_unknown, value)) if isinstance(value, list) else value == MISSING
@@ -166,7 +166,7 @@ def _key(tool: ToolFacts, arguments: Mapping[str, Any] | None) -> str:
 
 
 def _text(value: Any) -> str:
-    """One text for all spellings of a value. A schema's own numbers may be larger than any that a call can carry."""
+    """One text for all spellings of a value. A schema's own numbers may be too large for a call."""
     try:
         return canonical(value)
     except MalformedJSON:
@@ -174,7 +174,7 @@ def _text(value: Any) -> str:
 
 
 def shown(allowed: Sequence[Any]) -> list[Any]:
-    """Choices as they are told and kept: the first of them, and how many more there are."""
+    """Choices as told and kept: the first ones, and how many more there are."""
     more = len(allowed) - MAX_SHOWN_CHOICES
     return [*allowed[:MAX_SHOWN_CHOICES], *([f"… and {more} more"] if more > 0 else [])]
 

@@ -11,9 +11,9 @@ log = logging.getLogger(__name__)
 
 
 def problem(path: object) -> str:
-    """What is wrong with a path, as a sentence; empty when it leads to something that can be called."""
+    """What is wrong with a path, as a sentence. Empty: it leads to something callable."""
     if not isinstance(path, str) or "." not in path:
-        return f"{path!r} is no dotted path, as in shop.guidance.is_open."
+        return f"{path!r} is not a dotted path such as shop.guidance.is_open."
     try:
         found = pkgutil.resolve_name(path)
     except Exception as error:  # a module's own code may fail in any way
@@ -22,7 +22,7 @@ def problem(path: object) -> str:
 
 
 def load(path: str, what: str) -> Callable[..., Any]:
-    """Raises ModelError, which ends the run: what is missing must not be passed over."""
+    """Raises ModelError, which ends the run: a missing extension must not be ignored."""
     if wrong := problem(path):
         raise ModelError(f"{what}: {wrong}", code="not_configured")
     found: Callable[..., Any] = pkgutil.resolve_name(path)
@@ -30,21 +30,21 @@ def load(path: str, what: str) -> Callable[..., Any]:
 
 
 def call(path: str, what: str, *arguments: Any) -> Any:
-    """Call it. Raises ModelError when it fails; the log has how."""
+    """Load and call it. Raises ModelError if it fails; the log has the details."""
     return ask(load(path, what), path, what, *arguments)
 
 
 def ask(function: Callable[..., Any], path: str, what: str, *arguments: Any) -> Any:
-    """Call what has been loaded already. Raises ModelError when it fails."""
+    """Call what has already been loaded. Raises ModelError if it fails."""
     try:
         return function(*arguments)
     except Exception as error:
         log.exception("%s: %s failed", what, path)
         raise ModelError(
-            f"{what}: {path} failed ({type(error).__name__}); the log of the worker has it.", code="extension_failed"
+            f"{what}: {path} failed ({type(error).__name__}); see the worker's log.", code="extension_failed"
         ) from error
 
 
 def unusable(path: str, what: str, found: str) -> ModelError:
-    """The error of code that gave what cannot be used: it must not be taken for something else."""
+    """The error for code that returned something unusable, which must not be taken for something else."""
     return ModelError(f"{what}: {path} {found}.", code="extension_failed")

@@ -1,4 +1,4 @@
-"""Guidelines and how they relate, as a run keeps them."""
+"""Guidelines and how they relate, as kept with a run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ class Guideline:
     priority: int = 0
     matcher: Literal["model", "always", "python"] = "model"
     python: str = ""
-    """Dotted path of the function that says whether it holds, where `matcher` is python."""
+    """Dotted path of the function that says whether it holds, if `matcher` is python."""
     tools: tuple[str, ...] = ()
     version: int = 0
     is_transient: bool = False
-    """It came with a tool's result, and counts for the reply under way."""
+    """It came with a tool's result, and counts only for the reply being prepared."""
 
     @property
     def words(self) -> str:
@@ -41,10 +41,10 @@ class Guideline:
 
 @dataclass(frozen=True)
 class Relation:
-    """How one guideline bears on another, or on a tool.
+    """How one guideline relates to another, or to a tool.
 
-    entails: where the source holds, so does the target. priority: the source goes before the target.
-    reevaluates: when the target, a tool, has run, the source is looked at again.
+    entails: if the source holds, so does the target. priority: the source takes precedence over the target.
+    reevaluates: after the target, a tool, has run, the source is looked at again.
     """
 
     kind: Literal["entails", "priority", "reevaluates"]
@@ -54,16 +54,16 @@ class Relation:
 
 @dataclass(frozen=True)
 class Guidelines:
-    """All that an agent's guidance rests on."""
+    """Everything that an agent's guidance is based on."""
 
     guidelines: tuple[Guideline, ...] = ()
     relations: tuple[Relation, ...] = ()
     overlaps: tuple[tuple[str, str], ...] = ()
-    """Pairs of tools that can serve the same need, and are therefore looked at together."""
+    """Pairs of tools that can serve the same need and are therefore looked at together."""
 
     @classmethod
     def read(cls, kept: Mapping[str, Any]) -> "Guidelines":
-        """From the snapshot a run keeps."""
+        """From the snapshot that a run keeps."""
         return cls(
             tuple(Guideline(**{**row, "tools": tuple(row.get("tools", ()))}) for row in kept.get("guidelines", ())),
             tuple(Relation(**row) for row in kept.get("relations", ())),
@@ -76,7 +76,7 @@ class Guidelines:
 
     @cached_property
     def gated(self) -> frozenset[str]:
-        """The tools that some guideline is for."""
+        """The tools that belong to any guideline."""
         return frozenset(tool for guideline in self.guidelines for tool in guideline.tools)
 
     def related(self, kind: str) -> list[Relation]:

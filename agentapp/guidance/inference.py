@@ -15,36 +15,36 @@ from agentapp.messages import Reply
 
 @dataclass(frozen=True)
 class Question:
-    """A batch to be looked at, with what bears on it."""
+    """A batch to be looked at, with what is relevant to it."""
 
     batch: Batch
     is_full: bool
     """Some of its tools change the world: each argument is looked at by itself."""
     guidelines: Mapping[str, Guideline]
-    """All that count, those without tools too: one may say to wait."""
+    """All guidelines that count, even those without tools: one may say to wait."""
     choices: Choices
 
 
 @dataclass(frozen=True)
 class Brief:
-    """What a reply is written by."""
+    """What a reply is based on."""
 
     guidelines: Sequence[Guideline]
-    """In the order in which they weigh."""
+    """The most important first."""
     to_ask_for: Sequence[Insight] = ()
     not_done: Sequence[str] = ()
-    """Tools that were wanted and cannot run."""
+    """Tools that were wanted but cannot run."""
     corrections: Sequence[str] = ()
-    """What earlier drafts of the reply said wrongly, one each."""
+    """What was wrong in each earlier draft of the reply."""
     is_cut_off: bool = False
-    """There is no more looking: the iterations are used up."""
+    """The iterations are used up, so there is no further look."""
 
 
 class Inference(Protocol):
     """A model, or a script in its place."""
 
     asked: list[Asked]
-    """What everything so far took."""
+    """The usage of everything so far."""
 
     def match(self, turn: Turn, guidelines: Sequence[Guideline]) -> Mapping[str, Judged]:
         """Which conditions hold. One that is left out does not."""

@@ -1,4 +1,4 @@
-"""What a customer is asked for: what is missing or cannot be, one group at a time."""
+"""What a customer is asked for: values that are missing or invalid, one group at a time."""
 
 from collections.abc import Sequence
 
@@ -6,13 +6,13 @@ from agentapp.considered import Evaluated, Insight
 
 
 def standing(evaluations: Sequence[Evaluated]) -> list[Insight]:
-    """Of each tool what its latest evaluation left open, hidden or not."""
+    """What the latest evaluation of each tool left open, hidden or not."""
     latest = {evaluation.tool: evaluation for evaluation in evaluations}
     return [insight for evaluation in latest.values() for insight in evaluation.insights]
 
 
 def to_ask_for(insights: Sequence[Insight]) -> list[Insight]:
-    """Those that may be named, of the lowest precedence there is among them."""
+    """Those that may be named and have the lowest precedence value among them."""
     shown = [insight for insight in insights if not insight.hidden]
     if not shown:
         return []

@@ -1,4 +1,4 @@
-"""What guidance rests on beside the messages: the tools, what this run has done, what its earlier steps looked at."""
+"""What guidance is based on besides the messages: the tools, what this run did, what its earlier steps looked at."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ Overlap = Literal["none", "auto", "always"]
 
 @dataclass(frozen=True)
 class ToolFacts:
-    """One disclosed tool: what a model reads of it, and what bears on how it is looked at."""
+    """One disclosed tool: what a model reads about it, and what affects how it is looked at."""
 
     name: str
     description: str = ""
@@ -22,7 +22,7 @@ class ToolFacts:
     consequential: bool = True
     overlap: Overlap = "auto"
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: MappingProxyType({}))
-    """By argument what its declaration says beyond the schema; see `tools.parameters`."""
+    """For each argument, what its declaration says beyond the schema; see `tools.parameters`."""
     secret_fields: tuple[str, ...] = ()
 
     @property
@@ -35,46 +35,47 @@ class Done:
     """One call that this run has made or tried."""
 
     step: int
-    """0: of a run that this one tries again."""
+    """0: the call belongs to a run that this one tries again."""
     tool: str
     arguments: Mapping[str, Any] | None
-    """None where they cannot be read."""
+    """None if they cannot be read."""
     took_effect: bool = False
-    """And was not taken back since."""
+    """It took effect and has not been taken back since."""
     stands: bool = True
-    """Whether it counts as made: not one that was not run, failed for now, or was taken back since."""
+    """Whether it counts as made, so that the same call is not made again. It does not if it did not run or failed for
+    now, nor if it belongs to a run that this one tries again and has been taken back since."""
     is_answered: bool = True
     told: str = ""
-    """What the model was told of it."""
+    """What the model was told about it."""
     transient: tuple[Mapping[str, Any], ...] = ()
     """Guidelines that its result brought along."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """What a guided step may know beside what every driver is told."""
+    """What a guided step may know besides what every driver is told."""
 
     step: int = 1
     """The number of the step to decide, among the run's own."""
     iteration: int = 1
-    """How often guidelines have been looked at in the run, this time included: once a step, and as often more as a
-    planner wanted."""
+    """How often guidelines have been looked at in the run, including this time: once per step, plus each extra look
+    that a planner wanted."""
     tools: Mapping[str, ToolFacts] = field(default_factory=lambda: MappingProxyType({}))
     calls: tuple[Done, ...] = ()
     done_before: frozenset[str] = frozenset()
-    """The tools whose acts earlier runs of the conversation did, or whoever did what was refused a second time."""
+    """The tools whose acts were done by earlier runs of the conversation, or by another run if a repeat was refused."""
     matches: tuple[Matched, ...] = ()
-    """Of the run's earlier steps, the first first."""
+    """Those of the run's earlier steps, the earliest first."""
     evaluations: tuple[Evaluated, ...] = ()
     customer: str = ""
     conversation_id: str = ""
     route: str = ""
     stale: tuple[ToolCall, ...] = ()
-    """The calls that read context variables anew, before anything else is looked at."""
+    """The calls that read context variables again, before anything else is looked at."""
     variables: tuple[tuple[str, str], ...] = ()
-    """By name what was read of context variables before this run, as a model may read it."""
+    """The context variables read before this run, each by name with the text that a model may read."""
     readings: int = 0
-    """Of the run's earlier steps, those that only read context variables."""
+    """How many of the run's earlier steps only read context variables."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Context:
-    """What code of an installation is told: matchers, choice providers, planners. Plain values only."""
+    """What an installation's own code is told: matchers, choice providers, planners. Plain values only."""
 
     run_id: str
     step: int

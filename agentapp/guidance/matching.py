@@ -12,19 +12,19 @@ from agentapp.guidance.known import Context, Done, Known, Turn
 
 @dataclass(frozen=True)
 class Judged:
-    """A model's word about one guideline."""
+    """A model's judgement of one guideline."""
 
     holds: bool
     why: str = ""
 
 
 def latest(matches: Sequence[Matched]) -> dict[str, Matched]:
-    """What was last said of each guideline."""
+    """What was last said about each guideline."""
     return {match.guideline: match for match in matches}
 
 
 def to_look_at(guidelines: Guidelines, known: Known) -> list[Guideline]:
-    """In the first iteration all; later those that do not hold yet, and those that a tool calls up again."""
+    """In the first iteration, all; later, those that do not hold yet and those that a tool calls up again."""
     if known.iteration == 1:
         return list(guidelines.guidelines)
     before = latest(known.matches)
@@ -37,7 +37,7 @@ def to_look_at(guidelines: Guidelines, known: Known) -> list[Guideline]:
 
 
 def called_up_again(guidelines: Guidelines, known: Known) -> set[str]:
-    """Those that hold, and whose tool has run since they were last looked at."""
+    """The guidelines that hold and whose tool has run since they were last looked at."""
     before = latest(known.matches)
     return {
         relation.source
@@ -49,12 +49,12 @@ def called_up_again(guidelines: Guidelines, known: Known) -> set[str]:
 
 
 def _ran_since(call: Done, tool: str, step: int) -> bool:
-    # The calls of a step run behind its matching.
+    # The calls of a step run after its matching.
     return call.tool == tool and call.is_answered and call.step >= step
 
 
 def match(turn: Turn, asked: Mapping[str, Judged], looked_at: Sequence[Guideline]) -> list[Matched]:
-    """What is said of each guideline that is looked at. `asked`: the model's words about those left to it."""
+    """What is said about each guideline looked at. `asked`: the model's judgement of those left to it."""
     again = called_up_again(turn.guidelines, turn.known)
     return [_matched(turn, guideline, asked, again) for guideline in looked_at]
 
@@ -87,7 +87,7 @@ def said_of(guideline: Guideline, origin: Origin, judged: Judged) -> Matched:
 
 
 def _by_code(turn: Turn, guideline: Guideline) -> Judged:
-    """True or False, or the same with a reason. Anything else, as a coroutine, says neither."""
+    """The matcher returns True or False, or a pair of this and a reason. Anything else, such as a coroutine, fails."""
     what = f"The matcher of the guideline {guideline.name}"
     found = extensions.call(guideline.python, what, Context.of(turn))
     match found:
@@ -96,12 +96,12 @@ def _by_code(turn: Turn, guideline: Guideline) -> Judged:
         case (bool() as holds, str() as why):
             return Judged(holds, why)
     raise extensions.unusable(
-        guideline.python, what, f"gave a {type(found).__name__}, and not true or false or a pair of it and a reason"
+        guideline.python, what, f"returned a {type(found).__name__}, not true or false or a pair of this and a reason"
     )
 
 
 def transient_of(known: Known) -> list[Guideline]:
-    """Guidelines that results of this run have brought along."""
+    """Guidelines that came with results of this run."""
     found: list[Guideline] = []
     places: Counter[tuple[str, int]] = Counter()
     for call in known.calls:

@@ -20,27 +20,27 @@ class PlannedCall:
 
 
 class Planner(Protocol):
-    """Named by the dotted path of its class in an agent's `driver_settings`. Made anew for each step."""
+    """Named by the dotted path of its class in an agent's `driver_settings`. A new one is made for each step."""
 
     def on_guidelines_resolved(self, context: Context, matches: Sequence[Matched]) -> None:
         """The guidelines of an iteration are known."""
         ...
 
     def on_tools_inferred(self, context: Context, calls: Sequence[PlannedCall]) -> Sequence[PlannedCall]:
-        """The calls of an iteration, if any. Those returned are proposed, in that order; no other call can be added."""
+        """The calls of an iteration, if any. Those returned are proposed in that order; no other call can be added."""
         ...
 
     def on_tools_called(self, context: Context, calls: Sequence[Done]) -> None:
-        """The calls of the step before are answered."""
+        """The calls of the previous step are answered."""
         ...
 
     def needs_additional_iteration(self, context: Context) -> bool:
-        """Nothing is called. Whether to look at the guidelines once more before an answer is written."""
+        """Whether to look at the guidelines once more before an answer is written. Asked if nothing is called."""
         ...
 
 
 class ByCode:
-    """A planner of an installation. Whatever it raises, or gives instead of calls, ends the run by its name."""
+    """An installation's planner. If it raises, or returns something else than calls, the run ends and names it."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -52,7 +52,7 @@ class ByCode:
     def on_tools_inferred(self, context: Context, calls: Sequence[PlannedCall]) -> Sequence[PlannedCall]:
         found = self._ask("on_tools_inferred", context, calls)
         if not isinstance(found, list | tuple) or not all(isinstance(call, PlannedCall) for call in found):
-            raise extensions.unusable(f"{self.path}.on_tools_inferred", _WHAT, "gave no list of calls")
+            raise extensions.unusable(f"{self.path}.on_tools_inferred", _WHAT, "did not return a list of calls")
         return found
 
     def on_tools_called(self, context: Context, calls: Sequence[Done]) -> None:
@@ -75,7 +75,7 @@ _WHAT = "The planner"
 
 
 class PassThrough:
-    """Takes everything as it comes, and wants no more."""
+    """Accepts everything as it is, and wants no further look."""
 
     def on_guidelines_resolved(self, context: Context, matches: Sequence[Matched]) -> None:
         return None

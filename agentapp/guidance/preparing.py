@@ -1,4 +1,4 @@
-"""One look at the guidelines and their tools: what holds, what follows, which calls come of it."""
+"""One look at the guidelines and their tools: what holds, what follows, which calls result."""
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ from approvals.digest import MalformedJSON, canonical, parse
 
 @dataclass(frozen=True)
 class Means:
-    """What an agent's preparation is done with."""
+    """What an agent's preparation works with."""
 
     inference: Inference
     planner: Planner = field(default_factory=PassThrough)
@@ -31,7 +31,7 @@ class Means:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What came of an iteration, or of several within one step."""
+    """The outcome of an iteration, or of several within one step."""
 
     resolved: Resolved
     matches: tuple[Matched, ...] = ()
@@ -63,21 +63,21 @@ def iterate(turn: Turn, means: Means) -> Prepared:
         matches=on_record(turn, said, resolved),
         evaluations=tuple(evaluations),
         offered=tuple(candidate.tool.name for candidate in found),
-        # Each once, however often a planner names it.
+        # Each call once, however often a planner names it.
         calls=tuple(inferred[name] for name in dict.fromkeys(call.id for call in chosen) if name in inferred),
     )
 
 
 def at_rest(turn: Turn) -> Prepared:
-    """What counts by now, where nothing more is looked at: results may have brought guidelines along."""
+    """What counts now, without another look: guidelines may have come with results."""
     resolved = resolved_of(turn)
     return Prepared(resolved, matches=on_record(turn, (), resolved))
 
 
 def resolved_of(turn: Turn, said: Sequence[Matched] = ()) -> Resolved:
-    """What counts by now: by what is said in this iteration, and for the others by what was said last."""
+    """What counts now: what was said in this iteration, and for the other guidelines what was said last."""
     before = matching.latest(turn.known.matches) | matching.latest(said)
-    # What was entailed holds as long as what entails it; it is found anew.
+    # Entailed guidelines hold only as long as what entails them, so they are found again.
     held = {name: match for name, match in before.items() if match.matched and match.origin not in _DERIVED}
     return resolve(turn.guidelines, held, matching.transient_of(turn.known))
 
@@ -86,7 +86,7 @@ _DERIVED = ("entailed", "transient")
 
 
 def on_record(turn: Turn, said: Sequence[Matched], resolved: Resolved) -> tuple[Matched, ...]:
-    """What an iteration said, and what it changed about what was said before."""
+    """What an iteration said, and what it changed in what was said before."""
     before = matching.latest(turn.known.matches)
     recorded: dict[str, Matched] = {}
     for match in said:
@@ -104,7 +104,7 @@ def on_record(turn: Turn, said: Sequence[Matched], resolved: Resolved) -> tuple[
 def evaluate(
     turn: Turn, means: Means, found: Sequence[Candidate], counting: Mapping[str, Guideline]
 ) -> tuple[list[Evaluated], list[PlannedCall]]:
-    """Look at the candidates, batch by batch. Without candidates nobody is asked."""
+    """Look at the candidates, batch by batch. Without candidates, no model is asked."""
     if not found:
         return [], []
     made = means.batcher(found, turn.guidelines.overlaps)
@@ -140,7 +140,7 @@ _NOT_NAMED = Verdict("not_applicable", "The model did not name it.")
 
 
 def choices_now(turn: Turn, found: Sequence[Candidate]) -> Choices:
-    """What choice providers allow for this customer. They look at the world, which a mocked run does not."""
+    """What choice providers allow for this customer. They look at the real world, which a mocked run must not do."""
     if isolation.is_on():
         return {}
     context = Context.of(turn)
@@ -156,18 +156,18 @@ def choices_now(turn: Turn, found: Sequence[Candidate]) -> Choices:
 def _values(path: str, what: str, found: Any) -> list[Any]:
     """Choices as values that a call can carry. Raises ModelError."""
     if isinstance(found, str | bytes | Mapping) or not isinstance(found, Iterable):
-        raise extensions.unusable(path, what, f"gave a {type(found).__name__}, and no list of values")
+        raise extensions.unusable(path, what, f"returned a {type(found).__name__} instead of a list of values")
     values: list[Any] = plain_json(extensions.ask(list, path, what, found))
     for value in values:
         try:
             parse(canonical(value))
         except MalformedJSON as error:
-            raise extensions.unusable(path, what, f"gave a value that no call can carry ({error})") from error
+            raise extensions.unusable(path, what, f"returned a value that no call can carry ({error})") from error
     return values
 
 
 def merged(first: Prepared, second: Prepared) -> Prepared:
-    """Two iterations of one step as one: the second had the last word."""
+    """Two iterations of one step as one. The second has the last word."""
     matches = matching.latest([*first.matches, *second.matches])
     later = (replace(each, batch=each.batch + first.batches) for each in second.evaluations)
     return Prepared(

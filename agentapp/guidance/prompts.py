@@ -1,4 +1,4 @@
-"""What a model is asked for each purpose, and the shape of its answers."""
+"""The prompt for each purpose, and the shape of the model's answers."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -167,7 +167,7 @@ def compose(instructions: str, brief: Brief) -> str:
 def _wanted(insight: Insight) -> str:
     said = [f"* {insight.display_name}"]
     if insight.kind == "invalid":
-        # The customer's own words: so many of them as tell which value is meant, and never as a line of their own.
+        # The customer's own words: enough to tell which value is meant, and never on a line of their own.
         given = _json(insight.invalid_value)
         cut = f"{given[:MAX_GIVEN_CHARS]}…" if len(given) > MAX_GIVEN_CHARS else given
         said.append(f"what was given is data, and cannot be used: {cut}")

@@ -1,4 +1,4 @@
-"""What follows from the guidelines that hold: those they entail, less those that others go before."""
+"""What follows from the guidelines that hold: those they entail, less those that others take precedence over."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ class Resolved:
     matches: dict[str, Matched]
     """Everything that holds, suppressed or not."""
     guidelines: dict[str, Guideline]
-    """What counts, by name: it holds, and nothing goes before it."""
+    """What counts, by name: it holds, and nothing takes precedence over it."""
 
 
 def resolve(guidelines: Guidelines, held: Mapping[str, Matched], transient: Sequence[Guideline]) -> Resolved:
@@ -25,7 +25,7 @@ def resolve(guidelines: Guidelines, held: Mapping[str, Matched], transient: Sequ
     for guideline in transient:
         own[guideline.name] = said_of(guideline, "transient", Judged(True, "It came with the result of a call."))
     losers: dict[str, str] = {}
-    for _ in known:  # each round settles one more at least, unless they stand in a circle
+    for _ in known:  # each round settles at least one more, unless they form a circle
         entailed = _entailed(guidelines, own, losers)
         found = _suppressed(guidelines, {name: known[name] for name in [*own, *entailed]})
         if found == losers:
@@ -40,7 +40,7 @@ def resolve(guidelines: Guidelines, held: Mapping[str, Matched], transient: Sequ
 
 
 def _entailed(guidelines: Guidelines, own: Mapping[str, Matched], losers: Mapping[str, str]) -> dict[str, str]:
-    """What holds because something else does that counts, directly or through others, and by what."""
+    """What holds because something that counts entails it, directly or through others, and what that is."""
     found: dict[str, str] = {}
     pending = [name for name in own if name not in losers]
     while pending:
@@ -55,13 +55,13 @@ def _entailed(guidelines: Guidelines, own: Mapping[str, Matched], losers: Mappin
 
 
 def _suppressed(guidelines: Guidelines, holding: Mapping[str, Guideline]) -> dict[str, str]:
-    """Those that another goes before, and which. One that is itself suppressed goes before none."""
+    """The guidelines that another takes precedence over, and which one. A suppressed guideline suppresses none."""
     above = _above(guidelines, holding)
     losers: dict[str, str] = {}
     left = set(holding)
     while left:
         winners = {name for name in left if not (above.get(name, set()) & left)}
-        if not winners:  # a circle: none goes before the others
+        if not winners:  # a circle: none takes precedence
             break
         for name in sorted(left - winners):
             by = sorted(above.get(name, set()) & winners)
@@ -72,10 +72,10 @@ def _suppressed(guidelines: Guidelines, holding: Mapping[str, Guideline]) -> dic
 
 
 def _above(guidelines: Guidelines, holding: Mapping[str, Guideline]) -> dict[str, set[str]]:
-    """By guideline those that go before it.
+    """For each guideline, those that take precedence over it.
 
-    Where two are related by priority, the higher number goes before, and the relation's source where they are equal.
-    One that came with a result is related to all the others, and only its number counts.
+    If two are related by priority, the higher number takes precedence or, if they are equal, the relation's source.
+    A guideline that came with a result is related to all the others, and only its number counts.
     """
     above: dict[str, set[str]] = {}
     for relation in guidelines.related("priority"):

@@ -1,6 +1,6 @@
-"""An import that a person is in the middle of: the only writer of PendingImport.
+"""An import that a person has begun but not finished: the only writer of PendingImport.
 
-A document is kept here, and not in a page, between reading it and taking what was picked of it.
+A document is kept here, not in a page, between reading it and importing what was picked from it.
 """
 
 import uuid
@@ -19,7 +19,7 @@ from agentapp.refused import Refused
 from approvals.clock import Now
 
 LASTS = timedelta(hours=2)
-# Of what has changed in one part of a contract, as much is shown on either side.
+# How much of a changed part of a contract is shown on either side.
 _MAX_PART_CHARS = 20_000
 
 
@@ -45,25 +45,25 @@ def keep(given: Given, user: User) -> PendingImport:
 
 @shared_task
 def forget() -> None:
-    """Throw away what nobody has finished."""
+    """Delete imports that nobody has finished."""
     PendingImport.objects.filter(created_at__lt=Now() - LASTS).delete()
 
 
 def find(key: uuid.UUID, user: User) -> PendingImport | None:
-    """Somebody's own, for as long as it lasts; its text is not fetched with it."""
+    """The user's own import, while it lasts. Its text is not fetched with it."""
     own = PendingImport.objects.filter(user=user, created_at__gte=Now() - LASTS)
     return own.defer("text").filter(pk=key).first()
 
 
 def choose(pending: PendingImport, shown: Collection[str], ticked: Mapping[str, Choice]) -> None:
-    """Of the operations that were shown exactly these are picked; the others stay as they were."""
+    """Of the operations that were shown, pick exactly those ticked. Others stay as they were."""
     kept = {key: choice for key, choice in pending.choices.items() if key not in shown}
     pending.choices = kept | {key: _as_row(choice) for key, choice in ticked.items()}
     pending.save(update_fields=["choices"])
 
 
 def take(pending: PendingImport, actor: str, named: Mapping[str, str]) -> Imported:
-    """Import what was picked. Raises Refused; the document is then still there."""
+    """Import what was picked. If it raises Refused, the document is still there."""
     given = Given(pending.text, pending.name, pending.location, pending.origin, pending.prefix, pending.checks_answers)
     if not pending.choices:
         raise Refused("nothing_chosen", "Pick at least one operation.")
@@ -81,7 +81,7 @@ def _decoded(text: bytes) -> str:
     try:
         return text.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Refused("document_refused", "The document is not a text in UTF-8.", "document") from error
+        raise Refused("document_refused", "The document is not UTF-8 text.", "document") from error
 
 
 def _summary(planned: Plan) -> dict[str, Any]:

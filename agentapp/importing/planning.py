@@ -1,4 +1,4 @@
-"""A document and what is there already → what an import would come to. Nothing is stored."""
+"""A document and the existing rows → what an import would do. Nothing is stored."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +24,7 @@ KIND = ToolSource.Kind.OPENAPI
 FETCH_SECONDS = 30.0
 MAX_LOCATION = 500
 State = Literal["new", "changed", "same"]
-# What of a contract people compare, and how it is called.
+# The parts of a contract that people compare, with their labels.
 _PARTS = {
     "description": "Description", "input_schema": "Arguments", "output_schema": "Result", "wire": "Request",
     "title_template": "Title", "sentence_template": "Sentence", "declared_effect_class": "Effect as guessed",
@@ -45,12 +45,12 @@ class Given:
     prefix: str = ""
     """What the name of each tool begins with."""
     checks_answers: bool | None = None
-    """An answer that is not as the document declares is a failure. None: as before, and at first it is not."""
+    """Whether an answer that differs from the document is a failure. None: as before, and at first it is not."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What a person made of one operation: the name of its tool, and its effect class, or a stronger one."""
+    """What a person chose for one operation: the name of its tool, and its effect class or a stronger one."""
 
     name: str
     effect_class: str
@@ -58,7 +58,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Proposed:
-    """One operation as a tool could be made of it, and the tool that is there already."""
+    """One operation, the tool that could be made from it, and the tool that already exists, if any."""
 
     operation: Operation
     tool: base.Tool
@@ -67,7 +67,7 @@ class Proposed:
 
     @property
     def key(self) -> str:
-        """What an operation is called from one reading of the document to the next."""
+        """Identifies an operation from one reading of the document to the next."""
         return f"{self.operation.method.upper()} {self.operation.path}"
 
     @property
@@ -86,7 +86,7 @@ class Proposed:
 
     @cached_property
     def parts(self) -> list[tuple[str, str, str]]:
-        """What has changed of a contract, each as (name, before, after) in JSON."""
+        """What has changed in a contract, each part as (name, before, after) in JSON."""
         if self.row is None or self.state == "same":
             return []
         after = contracts.contract_columns(self.tool)
@@ -96,13 +96,13 @@ class Proposed:
 
 @dataclass(frozen=True)
 class Plan:
-    """What an import would come to. `source` is not stored yet where it is new."""
+    """What an import would do. A new `source` is not stored yet."""
 
     source: ToolSource
     document: Document
     proposed: list[Proposed]
     gone: list[Tool]
-    """Tools of the source whose operation the document does not have any more."""
+    """Tools of the source whose operation the document no longer has."""
 
     @cached_property
     def by_key(self) -> dict[str, Proposed]:
@@ -114,7 +114,7 @@ class Plan:
 
     @property
     def schemes(self) -> list[str]:
-        """The ways to show who asks for which a credential can be named."""
+        """The security schemes for which a credential can be named."""
         return list(self.source.schemes or credentials.WELL_KNOWN)
 
 
@@ -131,12 +131,12 @@ def fetch(url: str) -> bytes:
 
 
 def plan(given: Given) -> Plan:
-    """What importing a document would come to. Raises Refused for one that cannot be read, or has no address."""
+    """What importing a document would do. Raises Refused for one that cannot be read, or has no address."""
     document = _read(given, given.prefix, given.checks_answers or False)
     name = given.name or slugify(document.title)[:80] or "api"
     source = ToolSource.objects.filter(name=name).first()
     if source is not None and source.kind != KIND:
-        raise Refused("name_taken", f"There is another source named {name}: give this one another name.", "name")
+        raise Refused("name_taken", f"Another source is named {name}: give this one a different name.", "name")
     source = source or ToolSource(name=name, kind=KIND)
     prefix = given.prefix or str(source.details.get("prefix", ""))
     checks = given.checks_answers
@@ -171,16 +171,16 @@ def _location(given: Given, source: ToolSource, document: Document) -> str:
     except (ValueError, httpx2.InvalidURL):
         url = httpx2.URL("")
     if url.scheme not in ("http", "https") or not url.host or len(location) > MAX_LOCATION:
-        found = f"{location[:100]!r} is none" if location else "the document names none"
-        raise Refused("invalid_location", f"Give the service's address, beginning with https://: {found}.", "location")
+        found = f"{location[:100]!r} is not one" if location else "the document names none"
+        raise Refused("invalid_location", f"Give the service's address, starting with https://: {found}.", "location")
     if url.userinfo or url.query or url.fragment or "{" in location:
-        message = "The service's address has no password, no question mark and no place to fill in it."
+        message = "The service's address must have no password, no question mark and no placeholder in it."
         raise Refused("invalid_location", message, "location")
     return location
 
 
 def _said(given: Given, document: Document) -> str:
-    """The address that the document names, made whole where that can be."""
+    """The address that the document names, made absolute if possible."""
     said = document.servers[0] if document.servers else ""
     try:
         return urljoin(given.origin, said) if said else ""
@@ -206,23 +206,23 @@ def _proposed(document: Document, source: ToolSource, rows: list[Tool]) -> list[
 
 
 def _effects(operation: Operation, row: Tool | None) -> tuple[str, str]:
-    """What a call may do as guessed, and as it is proposed: neither less than it was."""
+    """The effect class as guessed, and as proposed: neither is weaker than before."""
     guessed = str(operation.effect_class)
     if row is None or not row.declared_effect_class:
         return guessed, guessed
     if is_weaker(row.declared_effect_class, guessed):
         return guessed, stronger(guessed, row.effect_class)
     if (row.wire.get("method"), row.wire.get("path")) != (operation.method, operation.path):
-        # What somebody said of the one place is not said of the other.
+        # What somebody set for one place does not apply to another.
         return row.declared_effect_class, stronger(row.declared_effect_class, row.effect_class)
     return row.declared_effect_class, row.effect_class
 
 
 def stronger(one: str, other: str) -> str:
-    """Of two effect classes the one that does more harm."""
+    """The more harmful of two effect classes."""
     return other if is_weaker(one, other) else one
 
 
 def preset(planned: Plan) -> dict[str, Choice]:
-    """What is chosen before anybody has chosen: of a source that is there, the tools it has."""
+    """What is chosen at first: the tools that an existing source already has."""
     return {one.key: one.choice for one in planned.proposed if one.row is not None and one.row.missing_since is None}

@@ -1,4 +1,4 @@
-"""A plan and what a person chose of it → rows, through the configuration chain."""
+"""A plan and what a person chose from it → rows, through the configuration chain."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from agentapp.tools.openapi_contract import tool_of
 from approvals import configuration
 from approvals.models import EffectClass
 
-# What an import says of its source. Whether it is on, which hosts it may ask and what it is called is for people.
+# What an import sets on its source. People decide whether it is on, which hosts it may ask, and its name.
 _OWNED = ("location", "origin", "details", "schemes")
 
 
@@ -36,9 +36,9 @@ def write(
     named: Mapping[str, str] | None = None,
     dry_run: bool = False,
 ) -> Imported:
-    """Make tools of the chosen operations, by their keys; those of its source that are not chosen are gone.
+    """Make tools from the chosen operations, given by key. Tools of the source that are not chosen are marked as gone.
 
-    `named` are credentials by their scheme. Raises Refused, and has then changed nothing.
+    `named` are credentials by scheme. If it raises Refused, it has changed nothing.
     """
     wanted = _credentials(planned, planned.source.credentials if named is None else dict(named))
     tools = [_chosen(planned, key, choice) for key, choice in chosen.items()]
@@ -58,19 +58,19 @@ def write(
     except ImproperlyConfigured as taken:
         raise Refused("name_taken", str(taken)) from taken
     except IntegrityError as error:
-        raise Refused("name_taken", "Somebody has imported tools of these names just now. Look again.") from error
+        raise Refused("name_taken", "Somebody has just imported tools with these names. Look again.") from error
     if not dry_run:
         voided = contracts.void_outdated()
     return Imported(source, [change for change in changes if change], voided)
 
 
 def _source(planned: Plan) -> ToolSource:
-    """The source with what an import says of it. What an admin has set since it was planned stays. Raises Refused."""
+    """The source with what the import sets. What an admin has set since the plan was made stays. Raises Refused."""
     if planned.is_new:
         return planned.source
     source = ToolSource.objects.select_for_update(of=("self",), no_key=True).filter(pk=planned.source.pk).first()
     if source is None:
-        raise Refused("source_gone", f"Somebody has deleted the source {planned.source.name} just now. Look again.")
+        raise Refused("source_gone", f"Somebody has just deleted the source {planned.source.name}. Look again.")
     for column in _OWNED:
         setattr(source, column, getattr(planned.source, column))
     return source
@@ -79,9 +79,9 @@ def _source(planned: Plan) -> ToolSource:
 def _credentials(planned: Plan, named: dict[str, str]) -> dict[str, str]:
     for scheme, name in named.items():
         if scheme not in planned.schemes:
-            raise Refused("unknown_scheme", f"The document knows no {scheme!r}, only {', '.join(planned.schemes)}.")
+            raise Refused("unknown_scheme", f"The document has no {scheme!r}, only {', '.join(planned.schemes)}.")
         if not credentials.NAME.fullmatch(name):
-            message = f"{name[:40]!r} is no name of a credential: capital letters, digits and underscores, as in SHOP."
+            message = f"{name[:40]!r} is not the name of a credential: capitals, digits and underscores, as in SHOP."
             raise Refused("invalid_credential", message, "credentials")
     return named
 
@@ -91,16 +91,16 @@ def _chosen(planned: Plan, key: str, choice: Choice) -> base.Tool:
     if one is None:
         raise Refused("unknown_operation", f"The document has no operation {key[:200]}.")
     if choice.effect_class not in EffectClass.values:
-        raise Refused("invalid_effect", f"{choice.effect_class[:40]!r} is no effect class.")
+        raise Refused("invalid_effect", f"{choice.effect_class[:40]!r} is not an effect class.")
     if is_weaker(choice.effect_class, one.effect_class):
-        message = f"{key} is taken to be {one.effect_class}. An import makes that no less; the page of its tool can."
+        message = f"{key} counts as {one.effect_class}. An import cannot weaken that; the page of its tool can."
         raise Refused("weaker_effect", message)
     if one.row is not None:
         if choice.name != one.row.name:
-            raise Refused("name_kept", f"{key} is {one.row.name} already, which rules and agents name.")
+            raise Refused("name_kept", f"{key} is already {one.row.name}, which rules and agents name.")
         return one.tool
     if not openapi.NAME.fullmatch(choice.name):
-        raise Refused("invalid_name", f"{choice.name[:80]!r} is no name that every model's provider takes.")
+        raise Refused("invalid_name", f"{choice.name[:80]!r} is not a name that every model's provider accepts.")
     return tool_of(
         one.operation,
         choice.name,
@@ -111,7 +111,7 @@ def _chosen(planned: Plan, key: str, choice: Choice) -> base.Tool:
 
 
 def _check_names(names: Collection[str], fresh: Collection[str]) -> None:
-    """Raises Refused for a name given twice, and where a new tool would take over the settings of another."""
+    """Raises Refused if a name is given twice, or if a new tool would take over another's settings."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -119,11 +119,11 @@ def _check_names(names: Collection[str], fresh: Collection[str]) -> None:
         seen.add(name)
     others = Tool.objects.filter(name__in=fresh)
     if other := others.select_related("source").first():
-        raise Refused("name_taken", f"{other.name} is a tool of {other.source.name}: give this one another name.")
+        raise Refused("name_taken", f"{other.name} is a tool of {other.source.name}: give this one a different name.")
 
 
 def _raise_effects(planned: Plan, chosen: Mapping[str, Choice], actor: str) -> list[configuration.Change | None]:
-    """Effect classes that a person, or what the document says by now, made stronger."""
+    """Store effect classes that a person, or the document as it is now, made stronger."""
     raised: list[configuration.Change | None] = []
     for key, choice in chosen.items():
         row = planned.by_key[key].row

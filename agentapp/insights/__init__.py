@@ -1,7 +1,7 @@
-"""Figures for those who answer for the whole: how requests were decided, what calls came to, what it all cost.
+"""Figures for managers: how requests were decided, what became of calls, and what everything cost.
 
-`counting` adds up rows, `rollups` keeps the sums by hour and day, `reading` makes the figures of a stretch of time of
-both. What each figure means is in docs/insights.md.
+`counting` adds up rows, `rollups` keeps the sums by hour and day, and `reading` makes the figures of a period from
+both. docs/insights.md says what each figure means.
 """
 
 from agentapp.insights.rollups import back_fill, catch_up

@@ -1,4 +1,4 @@
-"""Figures of several hours made into those of one stretch of time; percentiles of what was counted. Plain values."""
+"""Merges the figures of several hours and computes percentiles of what was counted. Plain values."""
 
 import json
 from bisect import bisect_left
@@ -9,12 +9,12 @@ from itertools import accumulate
 from math import ceil
 from typing import Any
 
-# From fewer, one in twenty says nothing.
+# With fewer values, a 95th percentile says nothing.
 LEAST_FOR_P95 = 20
 
 
 def merged(many: Iterable[Mapping[str, int] | Mapping[int, int]]) -> dict[int, int]:
-    """Counts of whole seconds, added up. As JSON keeps them, the seconds are text."""
+    """Add up counts of whole seconds. JSON keeps the seconds as text."""
     total: dict[int, int] = {}
     for one in many:
         counted = {int(seconds): count for seconds, count in one.items()}
@@ -27,9 +27,10 @@ def merged(many: Iterable[Mapping[str, int] | Mapping[int, int]]) -> dict[int, i
 
 
 class Waits:
-    """Whole seconds and how often, of many hours. Of most nobody ever asks: they are read and added up when one does.
+    """Whole seconds and how often each occurred, over many hours. Most are never asked for, so they are read and added
+    up only when somebody asks.
 
-    A part is a mapping, the JSON text of one, whose seconds are text, or waits in turn.
+    A part is a mapping, the JSON text of one (whose seconds are text), or other waits.
     """
 
     def __init__(self, *parts: "Part") -> None:
@@ -57,7 +58,7 @@ class Waits:
         return self._total
 
     def _ranked(self) -> tuple[list[int], list[int]]:
-        """Every value that occurs, the least first, and how many do not exceed it."""
+        """Every value that occurs, smallest first, and how many values do not exceed it."""
         if self._ranks is None:
             values = sorted(self.total)
             self._ranks = values, list(accumulate(self.total[value] for value in values))
@@ -69,7 +70,9 @@ class Waits:
         return upto[-1] if upto else 0
 
     def percentile(self, percent: int) -> int | None:
-        """By nearest rank: the least value that so many of a hundred do not exceed. None: there is no value."""
+        """By nearest rank: the smallest value that this percentage of values does not exceed. None if there are no
+        values.
+        """
         values, upto = self._ranked()
         return values[bisect_left(upto, ceil(Fraction(percent * upto[-1], 100)))] if upto else None
 
@@ -79,7 +82,7 @@ class Waits:
 
     @property
     def p95(self) -> int | None:
-        """None also where there are too few for it to say anything."""
+        """None also if there are too few values for it to mean anything."""
         return self.percentile(95) if self.number >= LEAST_FOR_P95 else None
 
 
@@ -93,5 +96,5 @@ def _read(part: Part) -> Mapping[Any, int]:
 
 
 def share(part: int | Decimal, whole: int | Decimal) -> float | None:
-    """Between 0 and 1. None: there is nothing to take a share of."""
+    """Between 0 and 1. None if the whole is zero."""
     return float(part / whole) if whole else None

@@ -1,4 +1,4 @@
-"""Rows, added up by hour. Reads only: what the roll-ups keep, and what pages count of the hour that is not over."""
+"""Adds up rows by hour: for the roll-ups to keep, and for pages to show the current hour. Reads only."""
 
 import uuid
 from collections import Counter, defaultdict
@@ -17,19 +17,19 @@ from approvals import questions
 from approvals.models import HIGH_RISKS, Approval, ApprovalKind, Decision, DecisionType
 
 HOUR = timedelta(hours=1)
-# A decision about high risk that comes sooner than this can hardly have looked.
+# A person who decides faster than this after the console has shown them a request can hardly have read it.
 FAST = timedelta(seconds=3)
 ALL_TEAMS = 0
 NOTHING = Decimal(0)
 
 By = RequestFigures.By
-# What waits for the customer of a conversation is no work of people's.
+# What waits for a customer is not work for people here.
 FOR_PEOPLE = ~Q(kind=ApprovalKind.CONFIRMATION) & Q(mocked=False)
 
 
 @dataclass(frozen=True)
 class Counted:
-    """The figures of some hours, not stored."""
+    """The figures of some hours. Not stored."""
 
     requests: list[RequestFigures] = field(default_factory=list)
     calls: list[CallFigures] = field(default_factory=list)
@@ -37,23 +37,27 @@ class Counted:
 
 
 def count(begin: datetime, end: datetime) -> Counted:
-    """The figures of the hours from begin up to end, from the rows. Hours and keys without any are left out."""
+    """The figures of the hours from begin up to end, counted from the rows. Hours and keys with no figures are left
+    out.
+    """
     return Counted(count_requests(begin, end), count_calls(begin, end), count_models(begin, end))
 
 
 def hour_of(at: datetime) -> datetime:
-    """The beginning of the hour a moment is in."""
+    """The start of the hour that a moment is in."""
     return at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
 
 
 def took(approval: Approval, until: datetime, stopped_at: datetime | None = None) -> int:
-    """Whole seconds a request had waited at a moment, without those its clock stood for a question until then."""
+    """How many whole seconds a request had waited by a moment, not counting the time its clock was stopped by a
+    question.
+    """
     stood = questions.stood_by(until, approval.paused_seconds, stopped_at)
     return max(0, int((until - approval.created_at).total_seconds()) - stood)
 
 
 class _Tally:
-    """Figures being added up: one row for each hour, team, and tool or person."""
+    """Collects figures: one row for each hour, team, and tool or person."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[datetime, int, str, str], RequestFigures] = {}
@@ -72,7 +76,7 @@ class _Tally:
 
 
 def count_requests(begin: datetime, end: datetime) -> list[RequestFigures]:
-    """Three queries, one more for each 500 requests."""
+    """Three queries, and one more for every 500 requests."""
     tally = _Tally()
     found = list(_touched(begin, end))
     decisions = _decisions(begin, end)
@@ -90,7 +94,7 @@ def count_requests(begin: datetime, end: datetime) -> list[RequestFigures]:
 
 
 def _touched(begin: datetime, end: datetime) -> QuerySet[Approval]:
-    """Requests that began or stopped waiting, each with what the decision was that ended it."""
+    """Requests that began or stopped waiting, each with the kind of decision that ended it."""
     began, ended = Q(created_at__gte=begin, created_at__lt=end), Q(ended_at__gte=begin, ended_at__lt=end)
     return (
         Approval.objects.filter(FOR_PEOPLE, began | ended)
@@ -105,7 +109,7 @@ def _touched(begin: datetime, end: datetime) -> QuerySet[Approval]:
 
 
 def _is_changed() -> Case:
-    """As `Approval.is_edited` has it, without fetching the arguments."""
+    """The same as `Approval.is_edited`, without fetching the arguments."""
     here, erased = Q(erased_at__isnull=True), Q(erased_at__isnull=False)
     same = here & Q(final_arguments_text=F("arguments_text")) | erased & Q(final_digest=F("action_digest"))
     kept = Q(final_arguments_text="") | same
@@ -113,7 +117,7 @@ def _is_changed() -> Case:
 
 
 def _was_last(kind: str) -> Case:
-    """Whether it was decided so: by its state; where that says no more, by the decision that ended it."""
+    """Whether it was decided this way: by its state or, where the state does not say, by the decision that ended it."""
     states = {DecisionType.REJECT: Approval.State.REJECTED, DecisionType.RESPOND: Approval.State.RESPONDED}
     ending = Decision.objects.filter(
         approval=OuterRef("pk"), type=kind, decided_at=OuterRef("decided_at"), undone_at__isnull=True
@@ -151,7 +155,7 @@ def _name_of(approval: Approval) -> str:
 
 
 def _decisions(begin: datetime, end: datetime) -> list[Decision]:
-    """What people decided and did not take back."""
+    """Decisions by people that were not taken back."""
     return list(
         Decision.objects.filter(
             ~Q(approval__kind=ApprovalKind.CONFIRMATION),
@@ -203,7 +207,7 @@ def _count_decision(tally: _Tally, decision: Decision, teams: Sequence[int]) -> 
 
 
 def _teams(*approvals: Iterable[uuid.UUID]) -> defaultdict[uuid.UUID, list[int]]:
-    """Which groups each of these requests was put to."""
+    """The groups that each of these requests was put to."""
     found: defaultdict[uuid.UUID, list[int]] = defaultdict(list)
     keys = sorted({pk for some in approvals for pk in some})
     links = Approval.groups.through.objects
@@ -214,7 +218,7 @@ def _teams(*approvals: Iterable[uuid.UUID]) -> defaultdict[uuid.UUID, list[int]]
 
 
 def count_calls(begin: datetime, end: datetime) -> list[CallFigures]:
-    """Calls that were carried out, and what tools took for others that were begun and given up."""
+    """Calls that were carried out, and what tools cost for calls that were begun and abandoned."""
     ran = Q(attempts__gt=0, state=ToolExecution.State.FINISHED)
     rows = (
         ToolExecution.objects.filter(
@@ -239,7 +243,7 @@ def count_calls(begin: datetime, end: datetime) -> list[CallFigures]:
 
 
 def count_models(begin: datetime, end: datetime) -> list[ModelFigures]:
-    """What models took, in steps and outside of them."""
+    """What models used, within steps and outside them."""
     real = {"run__mocks__isnull": True}
     steps = Step.objects.filter(finished_at__gte=begin, finished_at__lt=end, **real).exclude(model="", cost=0)
     uses = ModelUse.objects.filter(at__gte=begin, at__lt=end, **real).annotate(model=Value(""))
@@ -247,7 +251,7 @@ def count_models(begin: datetime, end: datetime) -> list[ModelFigures]:
 
 
 def _of_models(rows: QuerySet[Step] | QuerySet[ModelUse], moment: str, *, outside: bool = False) -> list[ModelFigures]:
-    """A step without a model's name that cost something stands with what was asked outside of steps."""
+    """A step that cost something but names no model is counted with what was asked outside steps."""
     sums = (
         rows.order_by()
         .annotate(hour=TruncHour(moment, tzinfo=UTC))

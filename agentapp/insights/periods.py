@@ -1,4 +1,4 @@
-"""Which stretch of time figures are for. Plain values."""
+"""The period that figures are for. Plain values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -7,34 +7,34 @@ from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from agentapp.insights.counting import HOUR, hour_of
 
 DAY = timedelta(days=1)
-# Longer than this nobody reads hour by hour.
+# Nobody reads longer periods hour by hour.
 BY_HOUR = timedelta(hours=48)
 LONGEST = 366
 FIRST_YEAR, LAST_YEAR = 2000, 9000
-# What can be chosen, as key, days, words.
+# The choices, as key, days, words.
 CHOICES = (("24h", 1, "24 h"), ("14d", 14, "14 days"), ("90d", 90, "90 days"))
 _USUAL = CHOICES[1]
 
 
 @dataclass(frozen=True)
 class Period:
-    """From `begin`, which is a full hour, up to `end`, which is the first moment that is not in it."""
+    """From `begin`, a full hour, up to `end`, the first moment outside the period."""
 
     key: str
     begin: datetime
     end: datetime
     words: str
     zone: tzinfo = UTC
-    """Whose days it is of."""
+    """The time zone whose days it covers."""
 
     @property
     def last(self) -> datetime:
-        """A moment of its last day: where it ends with a day, `end` is in the next."""
+        """A moment in its last day. If the period ends with a day, `end` is in the next one."""
         return max(self.begin, self.end - timedelta(microseconds=1))
 
     @property
     def days(self) -> list[date]:
-        """Its days, without a gap."""
+        """Its days, without gaps."""
         first, last = self.begin.astimezone(self.zone).date(), self.last.astimezone(self.zone).date()
         return [first + DAY * number for number in range((last - first).days + 1)]
 
@@ -44,7 +44,7 @@ class Period:
 
     @property
     def before(self) -> "Period":
-        """As long, and directly before it."""
+        """The period of the same length directly before this one."""
         begin = hour_of(self.begin - (self.end - self.begin))
         return replace(self, begin=begin, end=self.begin, words="before")
 
@@ -53,7 +53,7 @@ class Period:
 
 
 def read(asked: Mapping[str, str], now: datetime, zone: tzinfo) -> Period:
-    """The period an address asks for, by the days of a zone; the usual one where it asks for none that there is."""
+    """The period an address asks for, by the days of a time zone. The usual one if it names no valid period."""
     key = asked.get("range", "")
     if key == "custom":
         chosen = _custom(asked, now, zone)
@@ -66,26 +66,26 @@ def read(asked: Mapping[str, str], now: datetime, zone: tzinfo) -> Period:
 
 
 def why_not(asked: Mapping[str, str], now: datetime, zone: tzinfo) -> str:
-    """Why the days an address names are not those of the period it gets, as a sentence. Empty: they are."""
+    """Why the period is not the days that an address names, as a sentence. Empty if it is."""
     chosen = _custom(asked, now, zone) if asked.get("range", "") == "custom" else ""
     return chosen if isinstance(chosen, str) else ""
 
 
 def _custom(asked: Mapping[str, str], now: datetime, zone: tzinfo) -> Period | str:
-    """The days an address names, or why there can be no figures of them."""
+    """The days an address names, or why there can be no figures for them."""
     first, last = _day(asked.get("from", "")), _day(asked.get("to", ""))
     if first is None or last is None:
         return "A range needs two days, as in 2026-11-01 and 2026-11-14."
     if last < first:
-        return "It ends before it begins."
+        return "The range ends before it begins."
     if last - first >= timedelta(days=LONGEST):
-        return f"It is longer than {LONGEST} days."
-    # A day that has begun elsewhere, by whose days it was chosen, may not have here.
+        return f"The range is longer than {LONGEST} days."
+    # A link made in another time zone may name a day that has not begun in this one.
     today = now.astimezone(zone).date()
     first, last = (today if today < day <= today + DAY else day for day in (first, last))
     end = min(start_of(last + DAY, zone), now)
     if start_of(first, zone) >= end:
-        return "It has not begun yet."
+        return "The range has not begun yet."
     begin = min(_first_hour(first, zone), end)
     return Period("custom", begin, end, f"{first:%-d %b %Y} to {last:%-d %b %Y}", zone)
 
@@ -95,7 +95,9 @@ def start_of(day: date, zone: tzinfo) -> datetime:
 
 
 def _day(text: str) -> date | None:
-    """A day that an address gives. None where it is none, and at the ends of the calendar: nothing counts there."""
+    """A day given in an address. None if it is not a day, or is at the ends of the calendar, where there is nothing to
+    count.
+    """
     try:
         day = date.fromisoformat(text)
     except ValueError:
@@ -104,6 +106,6 @@ def _day(text: str) -> date | None:
 
 
 def _first_hour(day: date, zone: tzinfo) -> datetime:
-    """The first full hour of a day: figures are kept by hours of UTC, in which days of some zones begin."""
+    """The first full hour of a day. Figures are kept by UTC hours, and in some zones a day begins within one."""
     start = start_of(day, zone)
     return start if start == hour_of(start) else hour_of(start) + HOUR

@@ -1,4 +1,4 @@
-"""The figures of a stretch of time: those that are kept, and what has been counted since. Reads only."""
+"""The figures of a period: those that are kept, and those counted since. Reads only."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ from approvals.models import Approval
 
 By = RequestFigures.By
 
-# So much that has no figures yet is counted while the reader waits; beyond it figures end earlier, and say so.
+# At most this much is counted while the reader waits. Beyond it, figures end earlier and say so.
 MOST_LIVE = 3 * HOUR
 DUE_SOON = timedelta(minutes=15)
 
@@ -56,7 +56,7 @@ class Sums:
         self.claimed.add(claimed)
 
     def add_row(self, row: RequestFigures) -> None:
-        """The same of a row that was counted just now."""
+        """The same for a row that was counted just now."""
         self.add([getattr(row, name) for name in NUMBERS], Waits(row.waits), Waits(row.claimed))
 
     @property
@@ -82,7 +82,7 @@ class Sums:
 
     @property
     def fast_share(self) -> float | None:
-        """Of their approvals whose request the console had shown them, those that came within three seconds."""
+        """Of their approvals of requests that the console had shown them, the share made within three seconds."""
         return adding.share(self.approvals_fast, self.approvals_seen)
 
     @property
@@ -95,13 +95,13 @@ class Sums:
 
     @property
     def timed(self) -> int:
-        """How many waits the percentiles rest on."""
+        """How many waits the percentiles are based on."""
         return self.waits.number
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """What waits for people at this moment."""
+    """What is waiting for people now."""
 
     number: int = 0
     due: int = 0
@@ -110,13 +110,13 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Requests:
-    """What became of requests to people in a period, and in the one before."""
+    """What became of requests to people in a period and in the one before it."""
 
     period: Period
     total: Sums
     before: Sums
     hours: dict[datetime, Sums] = field(default_factory=lambda: defaultdict(Sums))
-    # The whole days by UTC of what is kept.
+    # Whole UTC days of the stored figures.
     days: dict[datetime, Sums] = field(default_factory=lambda: defaultdict(Sums))
     by_tool: dict[str, Sums] = field(default_factory=lambda: defaultdict(Sums))
     by_person: dict[str, Sums] = field(default_factory=lambda: defaultdict(Sums))
@@ -124,7 +124,7 @@ class Requests:
 
 @dataclass
 class Calls:
-    """What became of calls of one tool."""
+    """What became of the calls of one tool."""
 
     calls: int = 0
     failed: int = 0
@@ -138,7 +138,7 @@ class Calls:
 
 @dataclass
 class Costs:
-    """What was spent, by day of UTC, as budgets have it; and by what it was spent on."""
+    """What was spent: by UTC day, as budgets count it, and by what it was spent on."""
 
     period: Period
     models_by_day: Counter[date] = field(default_factory=Counter)
@@ -150,7 +150,7 @@ class Costs:
     tokens: Counter[str] = field(default_factory=Counter)
     unpriced: int = 0
     before: Decimal = NOTHING
-    """All of the period before."""
+    """The total of the period before."""
 
     @property
     def total(self) -> Decimal:
@@ -162,9 +162,9 @@ class Costs:
 
 @dataclass(frozen=True)
 class Standing:
-    """Up to when figures are kept, and up to when they can be shown: now, unless adding up is too far behind.
+    """Up to when figures are stored, and up to when they can be shown: now, unless adding up is too far behind.
 
-    Before anything has been added up, the last hours are what there is.
+    Before anything has been added up, only the last few hours can be shown.
     """
 
     kept_until: datetime
@@ -180,9 +180,9 @@ def standing(now: datetime) -> Standing:
 
 
 def waiting(team: int, now: datetime) -> Waiting:
-    """One query. Requests that wait for a customer are no work of people's."""
+    """One query. Requests that wait for a customer are not work for people here."""
     found = _undecided(team)
-    # Told where to begin, the database reads no request that is long decided.
+    # With a starting point, the database does not read requests that were decided long ago.
     waits = found.filter(created_at__gte=Subquery(_over_all(found, Min("created_at")))).order_by("created_at")
     number = Subquery(_over_all(found, Count("pk")))
     due = Subquery(_over_all(found.filter(expires_at__lte=now + DUE_SOON), Count("pk")))
@@ -191,21 +191,21 @@ def waiting(team: int, now: datetime) -> Waiting:
 
 
 def _over_all(rows: QuerySet[Approval], figure: Aggregate) -> QuerySet[Approval, Any]:
-    """One figure of all these rows, for a subquery. Of no rows: nothing."""
+    """One aggregate over all these rows, for a subquery. NULL if there are no rows."""
     return rows.order_by().annotate(all=Value(1)).values("all").annotate(figure=figure).values("figure")
 
 
 def waiting_at(team: int, moment: datetime) -> int:
-    """How many requests waited at a moment that is over."""
+    """How many requests were waiting at a past moment."""
     then = Q(created_at__lt=moment) & (Q(ended_at__isnull=True, state__in=Approval.UNDECIDED) | Q(ended_at__gte=moment))
     found = Approval.objects.filter(FOR_PEOPLE, then)
     return found.filter(groups=team).count() if team else found.count()
 
 
 def requests(period: Period, team: int, kept_until: datetime, zone: tzinfo | None = None) -> Requests:
-    """One query for what is kept, three for what is counted since.
+    """One query for stored figures, three for what was counted since.
 
-    Told whose days they are shown by, it leaves out the waits of single hours where whole days tell them.
+    If told by whose days they are shown, it leaves out the waits of single hours where whole days cover them.
     """
     before, edge = period.before, _edge(period, kept_until)
     first, last = _days(period.begin, edge)
@@ -219,7 +219,7 @@ def requests(period: Period, team: int, kept_until: datetime, zone: tzinfo | Non
             team=team,
         )
         .order_by()
-        # As text, which is read for those figures alone that rest on them.
+        # As text: it is parsed only if a figure needs it.
         .annotate(waits_text=_text_of("waits", told_by_day), claimed_text=_text_of("claimed", told_by_day))
         .values_list("span", "at", "by", "key", "waits_text", "claimed_text", *NUMBERS)
     )
@@ -248,7 +248,7 @@ def requests(period: Period, team: int, kept_until: datetime, zone: tzinfo | Non
 
 
 def _tells_days(first: datetime, last: datetime, zone: tzinfo | None, period: Period) -> bool:
-    """Whether every day between is shown as a day, and is one by UTC too, as what is kept has it."""
+    """Whether every day in between is shown as a day and is also a UTC day, as the stored figures are."""
     if zone is None or period.by_hour:
         return False
     return all(_is_midnight(first + number * DAY, zone) for number in range((last - first) // DAY + 1))
@@ -264,7 +264,7 @@ def _of(found: Requests, by: str, key: str) -> Sums:
 
 
 def waiting_by_hour(found: Requests, at_end: int) -> dict[datetime, int]:
-    """How many waited at each full hour of a period, told backwards from how many did at its end."""
+    """How many requests waited at each full hour of a period, worked out backwards from the number at its end."""
     waited, number = {found.period.end: at_end}, at_end
     hour = hour_of(found.period.end)
     hour -= HOUR if hour == found.period.end else timedelta()
@@ -277,7 +277,7 @@ def waiting_by_hour(found: Requests, at_end: int) -> dict[datetime, int]:
 
 
 def by_day(found: Requests, zone: tzinfo) -> dict[date, Sums]:
-    """The same figures by the reader's days, without a gap."""
+    """The same figures by the reader's days, without gaps."""
     days: dict[date, Sums] = {}
     day, last = found.period.begin.astimezone(zone).date(), found.period.last.astimezone(zone).date()
     while day <= last:
@@ -296,7 +296,7 @@ def _is_midnight(at: datetime, zone: tzinfo) -> bool:
 
 
 def calls(period: Period, kept_until: datetime) -> dict[str, Calls]:
-    """By tool. One query for what is kept, one for what is counted since."""
+    """By tool. One query for stored figures, one for what was counted since."""
     edge, found = _edge(period, kept_until), defaultdict[str, Calls](Calls)
     kept = CallFigures.objects.filter(_spans(period.begin, edge)).order_by().values_list("tool")
     rows = list(kept.annotate(Sum("calls"), Sum("failed"), Sum("attempts"), Sum("cost")))
@@ -309,7 +309,7 @@ def calls(period: Period, kept_until: datetime) -> dict[str, Calls]:
 
 
 def costs(period: Period, kept_until: datetime) -> Costs:
-    """Of a period that begins with a day. Two queries for what is kept, three for what is counted since."""
+    """For a period that begins with a day. Two queries for stored figures, three for what was counted since."""
     edge, found = _edge(period, kept_until), Costs(period)
     kept = _spans(period.before.begin, edge)
     models = ModelFigures.objects.filter(kept).annotate(day=TruncDay("at", tzinfo=UTC)).order_by()
@@ -346,7 +346,7 @@ def costs(period: Period, kept_until: datetime) -> Costs:
 
 
 def spent(period: Period, kept_until: datetime) -> Decimal:
-    """What a period cost in all. One query for what is kept, three for what is counted since."""
+    """The total cost of a period. One query for stored figures, three for what was counted since."""
     edge = _edge(period, kept_until)
     models, calls = (
         table.objects.filter(_spans(period.begin, edge)).order_by().values_list("span").annotate(Sum("cost"))
@@ -364,7 +364,7 @@ def _undecided(team: int) -> QuerySet[Approval]:
 
 
 def _edge(period: Period, kept_until: datetime) -> datetime:
-    """From when on a period is counted from rows."""
+    """The moment from which a period is counted from rows."""
     return max(period.begin, min(hour_of(period.end), kept_until))
 
 
@@ -373,14 +373,14 @@ def _since[R](count: Callable[[datetime, datetime], list[R]], edge: datetime, pe
 
 
 def _days(begin: datetime, end: datetime) -> tuple[datetime, datetime]:
-    """The first whole day of a stretch of time, and where its last ends. Without a whole day: nothing is between."""
+    """The start of the first whole day of a period and the end of the last. Without a whole day the two are equal."""
     first = begin.replace(hour=0)
     first += DAY if first < begin else timedelta()
     return first, max(first, end.replace(hour=0))
 
 
 def _spans(begin: datetime, end: datetime) -> Q:
-    """Which kept rows add up to a stretch of time: whole days, and hours at its ends."""
+    """The stored rows that add up to a period: whole days, and the hours at its ends."""
     first, last = _days(begin, end)
     if first == last:
         return Q(span=Span.HOUR, at__gte=begin, at__lt=end)

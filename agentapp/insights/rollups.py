@@ -1,8 +1,7 @@
-"""The only writer of RequestFigures, CallFigures, ModelFigures and RollUp: the figures of hours that are over.
+"""The only writer of RequestFigures, CallFigures, ModelFigures and RollUp: the figures of past hours.
 
-An hour is computed anew from its rows and replaced as a whole, so that doing it again changes nothing. What changes
-rows of an hour that is over, as somebody who takes a decision back or a step that asks one more group, has that hour
-computed again.
+An hour is recomputed from its rows and replaced as a whole, so doing it again changes nothing. Whatever changes the
+rows of a past hour (a decision taken back, a step that asks another group) has that hour recomputed.
 """
 
 from collections import defaultdict
@@ -21,12 +20,12 @@ from approvals import clock
 from approvals.models import Approval, Decision, Event
 
 DAY = timedelta(days=1)
-# A transaction that began before the hour was over may have ended a little after it.
+# A transaction that began before the end of the hour may commit a little after it.
 SETTLES = timedelta(minutes=10)
-# As much as one pass takes on, so that catching up leaves the worker to others between two.
+# The most that one pass takes on. Catching up thus leaves the worker to others in between.
 MOST_AT_ONCE = timedelta(days=7)
 
-# What can change figures of hours that a request was asked and decided in.
+# Events that can change the figures of the hours in which a request was asked and decided.
 _MOVES = ("approval.escalated", "approval.undone")
 
 _TABLES: tuple[type[models.Model], ...] = (RequestFigures, CallFigures, ModelFigures)
@@ -43,8 +42,8 @@ _COUNTS = {
 
 
 def catch_up(now: datetime | None = None, most: timedelta = MOST_AT_ONCE) -> RollUp | None:
-    """Add up the hours that are over and have no figures yet, and those that have changed. None: somebody is at it."""
-    # By the clock of this machine, hours could be over that are yet to come, and have their figures for good.
+    """Add up past hours that have no figures yet or have changed. None if somebody else is doing it."""
+    # If this machine's clock is ahead, it would store final figures for hours that are not over.
     now = now or clock.asked()
     with transaction.atomic():
         state = _state(now)
@@ -64,10 +63,10 @@ def catch_up(now: datetime | None = None, most: timedelta = MOST_AT_ONCE) -> Rol
 
 
 def back_fill(since: datetime | None = None, now: datetime | None = None) -> RollUp:
-    """Compute every hour anew from a moment on, or from the first row there is. What is computed stays right.
+    """Recompute every hour from a moment on, or from the first row. Figures stay correct throughout.
 
-    Before the first row nothing is computed, whatever is asked: of a year that was typed wrong it would take days, in
-    which there are no figures.
+    Nothing is computed before the first row, whatever is asked. A mistyped year would take days, with no figures
+    in the meantime.
     """
     now = now or clock.asked()
     with transaction.atomic():
@@ -87,7 +86,7 @@ def _state(now: datetime) -> RollUp | None:
 
 
 def _first() -> datetime | None:
-    """The moment of the first row that any figure rests on."""
+    """The moment of the first row that any figure is based on."""
     firsts = [
         Approval.objects.aggregate(at=Min("created_at"))["at"],
         ToolExecution.objects.aggregate(at=Min("finished_at"))["at"],
@@ -98,11 +97,11 @@ def _first() -> datetime | None:
 
 
 def _changed(since: datetime, until: datetime) -> set[datetime]:
-    """Hours that count otherwise now: a decision was taken back, or a request was put to one more group.
+    """Hours whose figures have changed: a decision was taken back, or a request was put to one more group.
 
-    For that group as well it is counted in the hour it was asked in: in which it ends it will be. And whoever takes a
-    decision back may take away the end that another's has made, in the hour of that one. How long a question stopped
-    the clock is known when it is closed: by then one of several people may have decided.
+    The request now counts for that group too, in the hour it was asked in; the hour it ends in is still to come. Taking
+    a decision back may undo an ending that another person's decision caused, in that decision's hour. How long a
+    question stopped the clock is known only when it is closed, and one of several people may have decided by then.
     """
     decided = Decision.objects.filter(decided_at__lt=until)
     moved = Event.objects.filter(type__in=_MOVES, at__gte=since).values("approval_id")
@@ -126,7 +125,7 @@ def _hours(begin: datetime, end: datetime) -> Iterable[datetime]:
 
 
 def _stretches(hours: Iterable[datetime]) -> Iterable[tuple[datetime, datetime]]:
-    """Hours that follow each other, as (first, after the last)."""
+    """Consecutive hours, as (first, after the last)."""
     begin = last = None
     for at in sorted(hours):
         if begin is None or last is None or at != last + HOUR:
@@ -139,7 +138,7 @@ def _stretches(hours: Iterable[datetime]) -> Iterable[tuple[datetime, datetime]]
 
 
 def _replace(begin: datetime, end: datetime) -> None:
-    """Put the figures of some hours in the place of those that were kept."""
+    """Replace the stored figures of some hours."""
     counted = count(begin, end)
     made: dict[Any, list[Any]] = {
         RequestFigures: counted.requests,
@@ -152,7 +151,7 @@ def _replace(begin: datetime, end: datetime) -> None:
 
 
 def _replace_days(hours: Iterable[datetime], until: datetime) -> None:
-    """Add up the days that are over and in which an hour has changed."""
+    """Add up past days in which an hour has changed."""
     days = {hour.replace(hour=0) for hour in hours}
     for day in sorted(day for day in days if day + DAY <= until):
         for table in _TABLES:

@@ -1,4 +1,4 @@
-"""The one door to model providers."""
+"""The only way to model providers."""
 
 from collections.abc import Callable
 
@@ -11,8 +11,8 @@ __all__ = ["ModelError", "Request", "complete"]
 def complete(request: Request, watch: Callable[[str], None] | None = None) -> Reply:
     """Ask once, and wait for the whole reply. Raises ModelError; trying again is the caller's decision.
 
-    `watch` is told, in this thread and now and then, the text that has come so far. May be called from any
-    number of threads, never from a coroutine.
+    `watch` is called from time to time, in this thread, with the text that has arrived so far. `complete` may be
+    called from any number of threads, but never from a coroutine.
     """
     from agentapp.llm import exchange  # pydantic-ai and the providers' clients take seconds to import
 

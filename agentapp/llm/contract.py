@@ -13,13 +13,13 @@ class Request:
     """One question to one model. `timeout` is in seconds and covers everything up to the last byte."""
 
     model: str
-    """As in "anthropic:claude-sonnet-5": the provider, a colon, the provider's name of the model."""
+    """Such as "anthropic:claude-sonnet-5": the provider, a colon, the provider's name for the model."""
     instructions: str
     messages: tuple[ChatMessage, ...]
     """In order; every call of an assistant's message is answered before the next assistant's message."""
     tools: tuple[ToolSpec, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
-    """As in {"temperature": 0}. Settings that are not in `settings.SENT` are not sent."""
+    """Such as {"temperature": 0}. Settings that are not in `settings.SENT` are not sent."""
     parallel_tool_calls: bool = True
     tool_choice: str = "auto"
     """"auto", "required", "none" or the name of one tool."""
@@ -27,10 +27,10 @@ class Request:
 
 
 class ModelError(Exception):
-    """There is no reply. The message may be shown to people: it holds no key, no header, no whole body.
+    """There is no reply. The message may be shown to people: it contains no key, no header and no whole body.
 
-    `retryable` says that the same request may succeed later, `retry_after` in how many seconds the
-    provider wants to be asked again (None: it did not say), `code` in one word what happened.
+    `retryable` says that the same request may succeed later, `retry_after` after how many seconds the
+    provider wants to be asked again (None: it did not say), and `code` in one word what happened.
     """
 
     def __init__(
@@ -41,5 +41,5 @@ class ModelError(Exception):
 
     @property
     def is_failure(self) -> bool:
-        """Whether the model fails, and not this one request, which cannot be answered or cannot be sent from here."""
+        """Whether the model failed, rather than this one request, which cannot be answered or sent from here."""
         return self.code not in _OF_THE_REQUEST

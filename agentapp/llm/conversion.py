@@ -1,4 +1,4 @@
-"""Our messages → the client library's, and its response → our reply."""
+"""Converts our messages to the client library's, and its response to our reply."""
 
 import dataclasses
 import json
@@ -31,7 +31,7 @@ from agentapp.messages import (
 from approvals.digest import MalformedJSON, canonical, parse, storable
 
 ANTHROPIC_MAX_TOKENS = 20_000
-"""Anthropic wants a limit. Above some 21,000 tokens the library would take the reply as a stream."""
+"""Anthropic requires a limit. Above about 21,000 tokens the library would take the reply as a stream."""
 
 MAX_CALL_ID = 200
 _CENT_MILLIONTH = Decimal("0.00000001")
@@ -43,13 +43,13 @@ def settings(request: Request) -> ModelSettings:
     chosen: dict[str, Any] = {name: value for name, value in request.settings.items() if name in SENT}
     chosen["timeout"] = request.timeout
     # The library would tell some models that a certain tag in a user's turn speaks for the system.
-    # We send no such thing; whoever writes a ticket must not learn to.
+    # We send no such tag, and the author of a ticket must not be able to either.
     chosen["framing_announcement"] = "never"
     if _provider(request) == "anthropic":
         chosen.setdefault("max_tokens", ANTHROPIC_MAX_TOKENS)
     if request.tools:
         choice = request.tool_choice
-        if _provider(request) != "google":  # which has no such switch
+        if _provider(request) != "google":  # Google has no such switch
             chosen["parallel_tool_calls"] = request.parallel_tool_calls
         chosen["tool_choice"] = choice if choice in ("auto", "required", "none") else [choice]
     return cast(ModelSettings, chosen)
@@ -64,7 +64,7 @@ def parameters(request: Request) -> ModelRequestParameters:
 
 
 def _definition(tool: ToolSpec, request: Request) -> ToolDefinition:
-    """One tool. What its schema allows is a matter of the contract: it is sent as it is unless `strict` is chosen."""
+    """One tool. Its schema is part of the contract, so it is sent unchanged unless `strict` is chosen."""
     schema, enforced = schemas.as_object(tool.input_schema), None
     if _provider(request) == "openai":
         chosen = request.settings.get("strict")
@@ -72,7 +72,7 @@ def _definition(tool: ToolSpec, request: Request) -> ToolDefinition:
         if narrowed is not None:
             schema, enforced = narrowed, True
         elif chosen is False or not schemas.is_closed(schema):
-            # None: the library says strict where the provider can enforce the schema. To that end
+            # None would let the library choose strict if the provider can enforce the schema. For this
             # it closes open objects for OpenAI, and the model could then not fill them.
             enforced = False
     return ToolDefinition(
@@ -81,7 +81,7 @@ def _definition(tool: ToolSpec, request: Request) -> ToolDefinition:
 
 
 def history(request: Request) -> list[wire.ModelMessage]:
-    """The conversation: questions and answers in turn, results before anything said after them."""
+    """The conversation: questions and answers in turn, with results before anything said after them."""
     names = {tool.name for tool in request.tools}
     turns: list[wire.ModelMessage] = []
     asked: list[ChatMessage] = []
@@ -90,7 +90,7 @@ def history(request: Request) -> list[wire.ModelMessage]:
             asked.append(message)
             continue
         if not message.text and not message.tool_calls:
-            # Reasoning alone, or nothing: no provider takes that back.
+            # Only reasoning, or nothing: no provider accepts that in a history.
             continue
         if asked:
             turns.append(_asked(asked, request))
@@ -99,7 +99,7 @@ def history(request: Request) -> list[wire.ModelMessage]:
     if asked:
         turns.append(_asked(asked, request))
     if turns and isinstance(turns[0], wire.ModelResponse):
-        # Providers want a person to begin.
+        # Providers require the user to begin.
         turns.insert(0, wire.ModelRequest(parts=[wire.UserPromptPart("(The conversation begins.)")]))
     for turn in reversed(turns):
         if isinstance(turn, wire.ModelRequest):
@@ -110,7 +110,7 @@ def history(request: Request) -> list[wire.ModelMessage]:
 
 def _asked(messages: Iterable[ChatMessage], request: Request) -> wire.ModelRequest:
     names = {tool.name for tool in request.tools}
-    # OpenAI has no mark for a failed call: the library would wrap the text, which says so itself.
+    # OpenAI has no flag for a failed call: the library would wrap the text, which already says so.
     failed: Literal["success", "failed"] = "success" if _provider(request) == "openai" else "failed"
     results: list[wire.ModelRequestPart] = []
     said: list[wire.ModelRequestPart] = []
@@ -130,7 +130,7 @@ def _asked(messages: Iterable[ChatMessage], request: Request) -> wire.ModelReque
 
 
 def _response(message: AssistantMessage, names: set[str]) -> wire.ModelResponse:
-    """An earlier reply: the provider's own parts where they still say what we say, else ours."""
+    """An earlier reply: the provider's own parts if they still match ours, else ours."""
     calls = {call.id: _call_part(call, names) for call in message.tool_calls}
     kept = _provider_response(message)
     if kept is None:
@@ -147,7 +147,7 @@ def _response(message: AssistantMessage, names: set[str]) -> wire.ModelResponse:
 
 
 def _provider_response(message: AssistantMessage) -> wire.ModelResponse | None:
-    """The stored parts, or None when there are none or they tell of another text or other calls."""
+    """The stored parts, or None if there are none or they have a different text or different calls."""
     if not message.provider_parts:
         return None
     try:
@@ -159,13 +159,13 @@ def _provider_response(message: AssistantMessage) -> wire.ModelResponse | None:
     response = stored[0]
     calls = [(part.tool_call_id, part.tool_name) for part in response.parts if isinstance(part, wire.ToolCallPart)]
     same_calls = calls == [(call.id, storable(call.name)) for call in message.tool_calls]
-    # A driver may have dropped the text; that alone does not make signed reasoning worthless.
+    # A driver may have dropped the text; that alone does not invalidate signed reasoning.
     same_text = message.text in ("", _text(response))
     return response if same_calls and same_text else None
 
 
 def _call_part(call: ToolCall, names: set[str]) -> wire.ToolCallPart:
-    """A call as every provider takes it back: an object of arguments, even where the model wrote something else."""
+    """A call as every provider accepts it: with an object of arguments, even if the model wrote something else."""
     try:
         arguments = call.arguments_text if isinstance(parse(call.arguments_text), dict) else None
     except MalformedJSON:
@@ -176,7 +176,7 @@ def _call_part(call: ToolCall, names: set[str]) -> wire.ToolCallPart:
 
 
 def _name(name: str, names: set[str]) -> str:
-    """A tool's name as providers accept it in a history. Models make up names that they do not."""
+    """A tool's name as providers accept it in a history. Models may make up names that providers reject."""
     return name if name in names else _NAME.sub("_", name)[:64] or "unknown"
 
 
@@ -202,7 +202,7 @@ def reply(response: wire.ModelResponse, request: Request) -> Reply:
 
 
 def _with_fewer_calls(response: wire.ModelResponse) -> tuple[wire.ModelResponse, int]:
-    """The response without the calls that nobody looks at, and how many these are."""
+    """The response without its calls beyond the maximum, and how many were dropped."""
     calls = [part for part in response.parts if isinstance(part, wire.ToolCallPart)]
     beyond = {id(part) for part in calls[MAX_CALLS:]}
     if not beyond:
@@ -212,7 +212,7 @@ def _with_fewer_calls(response: wire.ModelResponse) -> tuple[wire.ModelResponse,
 
 
 def size_of(event: wire.ModelResponseStreamEvent) -> int:
-    """How long what a piece of a streamed reply adds is."""
+    """How much one piece of a streamed reply adds."""
     if isinstance(event, wire.PartStartEvent):
         added: Any = getattr(event.part, "content", None) or getattr(event.part, "args", None)
     elif isinstance(event, wire.PartDeltaEvent):
@@ -223,19 +223,19 @@ def size_of(event: wire.ModelResponseStreamEvent) -> int:
 
 
 def without_thoughts(text: str) -> str:
-    """A text that is still being written, without what the model only thinks."""
+    """A text that is still being written, without the model's thoughts."""
     return _THOUGHT.sub("", text).lstrip()
 
 
 def says_that_it_ended(response: wire.ModelResponse) -> bool:
-    """Whether a streamed response came to its end. The library makes up a reason where a provider gave none."""
+    """Whether a streamed response reached its end. The library makes up a reason if the provider gave none."""
     return not {"finish_reason", "refusal"}.isdisjoint(response.provider_details or {})
 
 
 def as_if_whole(response: wire.ModelResponse) -> wire.ModelResponse:
-    """A streamed response as the same reply would have come in one piece.
+    """A streamed response, in the form it would have had in one piece.
 
-    The library finds the marks around a thought only where each comes in a piece of its own.
+    The library finds the tags around a thought only if each comes in its own piece.
     """
     if not any(isinstance(part, wire.TextPart) and _THOUGHT.search(part.content) for part in response.parts):
         return response
@@ -251,7 +251,7 @@ def as_if_whole(response: wire.ModelResponse) -> wire.ModelResponse:
 
 
 def usage(response: wire.ModelResponse) -> Usage:
-    """Tokens as the provider counted them, priced by the list that comes with the library."""
+    """Tokens as the provider counted them, priced by the library's price list."""
     try:
         cost = response.cost().total_price.quantize(_CENT_MILLIONTH, ROUND_HALF_UP)
     except (LookupError, ValueError, TypeError, ArithmeticError, AssertionError):
@@ -266,7 +266,7 @@ def usage(response: wire.ModelResponse) -> Usage:
 
 
 def _call_again(part: wire.ToolCallPart, call_id: str, name: str, arguments: Any) -> wire.ToolCallPart:
-    """The same call with our id, name and arguments, and all that the provider attached to it."""
+    """The same call with our id, name and arguments, and everything that the provider attached to it."""
     return wire.ToolCallPart(
         tool_name=name,
         args=arguments,
@@ -282,7 +282,7 @@ def _call_ids(message: ChatMessage) -> list[str]:
 
 
 def _normalised(response: wire.ModelResponse, taken: set[str]) -> wire.ModelResponse:
-    """The response in storable text, each call with an id that no other call of the conversation has."""
+    """The response with storable text, and each call with an id that is unique in the conversation."""
     parts: list[wire.ModelResponsePart] = []
     for part in response.parts:
         if isinstance(part, wire.ToolCallPart):
@@ -303,7 +303,7 @@ def _text(response: wire.ModelResponse) -> str:
 
 
 def _arguments_text(arguments: Any) -> str:
-    """The arguments as the model wrote them. Nothing at all stands for no arguments."""
+    """The arguments as the model wrote them. An empty text means no arguments."""
     if isinstance(arguments, str):
         return arguments if arguments.strip() else "{}"
     try:
@@ -313,7 +313,7 @@ def _arguments_text(arguments: Any) -> str:
 
 
 def _provider_parts(response: wire.ModelResponse) -> list[dict[str, Any]] | None:
-    """The response as JSON when it holds what our own fields cannot: signatures, ids, reasoning."""
+    """The response as JSON if it contains what our own fields cannot hold: signatures, ids, reasoning."""
     if all(_is_plain(part) for part in response.parts):
         return None
     bare = dataclasses.replace(response, usage=type(response.usage)())

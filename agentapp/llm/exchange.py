@@ -1,4 +1,4 @@
-"""One request to one provider, in the event loop, within its deadline."""
+"""Sends one request to one provider, in the event loop, within its deadline."""
 
 import asyncio
 import logging
@@ -24,14 +24,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class _Heard:
-    """What has come of a reply so far. Written in the event loop, read by the thread that waits."""
+    """What has arrived of a reply so far. Written in the event loop, read by the waiting thread."""
 
     text: str = ""
     told: str = ""
     size: int = 0
     asked_at: float = field(default_factory=time.monotonic)
     first_after: float | None = None
-    """Seconds until the first of anything came: text, a thought or a call."""
+    """Seconds until the first piece of anything arrived: text, a thought or a call."""
 
 
 def complete(request: Request, watch: Callable[[str], None] | None = None) -> Reply:
@@ -66,25 +66,25 @@ def complete(request: Request, watch: Callable[[str], None] | None = None) -> Re
 async def _ask(
     request: Request, access: providers.Access, loop: EventLoop, heard: _Heard | None
 ) -> ModelResponse | ModelError:
-    """The response, or the error as a value: raised here, it would carry the provider's own along."""
+    """The response, or the error as a value: if raised here, it would carry the provider's own error along."""
     messages = conversion.history(request)
     try:
         async with asyncio.timeout(request.timeout) as deadline:
             response = await _respond(_model(access, loop), messages, request, heard)
     except Exception as error:
-        # Whatever a reply of an unknown shape does to the library is the reply's fault: no reply came.
+        # If a reply of unknown shape breaks the library, that counts as no reply.
         if isinstance(error, TimeoutError) and deadline.expired():
             return failures.timed_out(request.model, request.timeout)
         logger.info("%s: no reply: %s", request.model, type(error).__name__)
         return failures.model_error(error, request.model, providers.secrets())
     if heard is not None and not conversion.says_that_it_ended(response):
         return failures.broken_off(request.model)
-    # A model may have nothing to add, but then it says that it stopped.
+    # A model may have nothing to add, but then its reply says that it stopped.
     return response if response.parts or response.finish_reason else failures.empty(request.model)
 
 
 async def _respond(model: Model, messages: list[ModelMessage], request: Request, heard: _Heard | None) -> ModelResponse:
-    """The whole response; piece by piece where somebody listens."""
+    """The whole response, streamed if somebody listens."""
     settings, parameters = conversion.settings(request), conversion.parameters(request)
     if heard is None:
         return await model_request(model, messages, model_settings=settings, model_request_parameters=parameters)

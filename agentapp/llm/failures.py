@@ -12,7 +12,7 @@ from agentapp.llm.contract import ModelError
 MAX_EXCERPT = 300
 
 _KINDS: tuple[tuple[type[Exception], str, bool, str], ...] = (
-    # The first that fits counts: class, code, whether to try again, what to say.
+    # The first match counts. Each: class, code, whether to retry, what to say.
     (problems.ModelQuotaExceededError, "quota_exceeded", False, "{model}: the account's quota or credit is used up"),
     (problems.ModelContextWindowExceededError, "context_window", False, "{model}: the conversation is too long for it"),
     (problems.ModelAuthenticationError, "authentication", False, "{model}: the provider refused our key"),
@@ -26,7 +26,7 @@ _KINDS: tuple[tuple[type[Exception], str, bool, str], ...] = (
     (problems.ContentFilterError, "content_filter", False, "{model}: the provider's content filter withheld the reply"),
     (problems.UserError, "rejected", False, "{model}: the model cannot be asked this way"),
 )
-# Worth another try although the client library has no class for them.
+# Worth a retry, although the client library has no class for them.
 _RETRYABLE_STATUSES = frozenset({408, 409, 425, 429})
 
 _BEARER = re.compile(r"(?i)\bbearer\s+[^\s\"']+|\b(?:sk|pk|rk)-[\w*.-]{8,}|\bAIza[\w-]{10,}")
@@ -49,7 +49,7 @@ def model_error(error: Exception, model: str, secrets: Iterable[str]) -> ModelEr
 
 
 def _unread(error: BaseException | None) -> Unread | None:
-    """What is behind it, if that: clients take whatever stops them from reading for a broken connection."""
+    """The Unread behind an error, if any: clients treat whatever stops them from reading as a broken connection."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         if isinstance(error, Unread):
@@ -72,7 +72,7 @@ def broken_off(model: str) -> ModelError:
 
 
 def excerpt(text: str, secrets: Iterable[str]) -> str:
-    """One short line of what a provider said, without control characters and secrets."""
+    """One short line of what a provider said, without control characters or secrets."""
     for secret in secrets:
         text = text.replace(secret, "[redacted]")
     text = _BEARER.sub("[redacted]", text)
@@ -104,7 +104,7 @@ def _status(error: Exception) -> int | None:
 
 
 def _said(error: Exception) -> str:
-    """The sentence in an error's body, or nothing: pages and unknown shapes are not quoted."""
+    """The sentence in an error's body, or an empty string: HTML pages and unknown shapes are not quoted."""
     body: Any = getattr(error, "body", None)
     for _ in range(4):
         if isinstance(body, list):

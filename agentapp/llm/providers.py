@@ -1,7 +1,7 @@
 """Providers by name, and their models as the environment configures them.
 
-A provider's client takes seconds to import and is imported when its first model is made: web processes and commands
-ask here for names alone.
+A provider's client takes seconds to import, so it is imported only when its first model is made: web processes and
+commands need only the names.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Provider:
-    """Where a provider's key and address come from, and how a model of it is made."""
+    """Where a provider's key and address come from, and how to make one of its models."""
 
     key_variables: tuple[str, ...]
     """The first that is set counts."""
@@ -26,12 +26,12 @@ class Provider:
     default_url: str
     build: Callable[["Access"], "Model"]
     key_optional_elsewhere: bool = False
-    """A server of one's own, named by `url_variable`, may ask for no key."""
+    """A self-hosted server, set with `url_variable`, may need no key."""
 
 
 @dataclass(frozen=True)
 class Access:
-    """One model as it is reached right now. Equal values share one client."""
+    """How one model is reached at present. Equal values share one client."""
 
     provider: str
     model: str
@@ -43,7 +43,7 @@ class Access:
 
 
 def access(name: str) -> Access:
-    """Who answers to "provider:model", by the environment of this moment. Raises ModelError, never retryable."""
+    """How to reach "provider:model" in the present environment. Raises ModelError, never retryable."""
     if problem := name_problem(name):
         raise ModelError(problem, code="unknown_model")
     provider_name, _, model = name.partition(":")
@@ -61,11 +61,11 @@ def access(name: str) -> Access:
 
 
 def name_problem(name: str) -> str:
-    """Why a text is no name of a model, "provider:model". Empty: it is one, of which nothing is known yet."""
+    """Why a text is not a model name, "provider:model". Empty: it has the right form; the model may not exist."""
     provider, _, model = name.partition(":")
     if provider in PROVIDERS and model.strip():
         return ""
-    return f"{name[:120]!r} names no model. Known forms: {', '.join(f'{known}:…' for known in PROVIDERS)}."
+    return f"{name[:120]!r} is not a model name. Known forms: {', '.join(f'{known}:…' for known in PROVIDERS)}."
 
 
 def secrets() -> list[str]:
@@ -79,13 +79,13 @@ def _variable(name: str) -> str:
     try:
         return referenced.secret(name)
     except referenced.Unreadable:
-        return ""  # as if it were not set: which is said where a key is needed
+        return ""  # treated as not set, which is reported when a key is needed
 
 
-# No request has longer: each has a deadline of its own.
+# No request takes longer: each has its own deadline.
 _SECONDS = 600.0
 
-# Trying again is recorded and decided by the loop, so the clients must not do it on their own.
+# The loop decides on retries and records them, so the clients must not retry on their own.
 
 
 def _openai(access: Access) -> "Model":
@@ -99,7 +99,7 @@ def _openai(access: Access) -> "Model":
     provider = OpenAIProvider(base_url=access.base_url, api_key=access.key, http_client=client)
     provider.client.max_retries = 0
     compatible = access.base_url != _OPENAI_URL and not access.model.startswith(_OPENAI_FAMILIES)
-    # OpenAI's newer name of the limit is unknown to many servers that speak its language.
+    # Many OpenAI-compatible servers do not know OpenAI's newer name for the limit.
     profile = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=False) if compatible else None
     return OpenAIChatModel(access.model, provider=provider, profile=profile)
 

@@ -1,9 +1,9 @@
-"""Tools' schemas as providers take them. The contract's own schema is never changed."""
+"""Tool schemas in the form that providers accept. The contract's own schema is never changed."""
 
 import re
 from typing import Any
 
-# What OpenAI's strict mode does not know; see its guide to structured outputs.
+# Keywords that OpenAI's strict mode does not support; see its guide to structured outputs.
 _UNKNOWN_WHEN_STRICT = frozenset(
     {
         "allOf", "contains", "dependentRequired", "dependentSchemas", "else", "if", "not", "patternProperties",
@@ -16,11 +16,11 @@ _REFERENCE = re.compile(r"#(/(\$defs|definitions)/[^/]+)?")
 
 
 class _TooOpen(Exception):
-    """The schema allows what a strict one cannot say."""
+    """The schema allows what a strict schema cannot express."""
 
 
 def as_object(schema: dict[str, Any]) -> dict[str, Any]:
-    """A tool's schema as an object with properties, which every provider wants even where there are none."""
+    """A tool's schema as an object with properties, which every provider requires even if there are none."""
     if "properties" in schema or "$ref" in schema:
         return schema
     return {"type": "object", **schema, "properties": {}}
@@ -39,7 +39,7 @@ def is_closed(schema: Any) -> bool:
 def strict(schema: dict[str, Any]) -> dict[str, Any] | None:
     """The schema with every object closed and every property required, at every level and in its definitions.
 
-    None: it cannot be said that way, as where a tool takes properties of any name.
+    None: it cannot be expressed that way, for example if a tool takes properties of any name.
     """
     if not {"anyOf", "oneOf"}.isdisjoint(schema):
         return None

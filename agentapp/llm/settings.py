@@ -1,4 +1,4 @@
-"""What an agent's `model_settings` may say to a provider. Headers, bodies and addresses are not among it."""
+"""What an agent's `model_settings` may pass to a provider. They cannot set headers, bodies or addresses."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 from agentapp.tools.schema import problems_of
 
 MAX_TIMEOUT = 600
-"""Seconds: the longest an agent's settings may give one reply."""
+"""The longest time, in seconds, that an agent's settings may allow for one reply."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting, and what it must be, for the computer and for people."""
+    """One setting, and what it must be: as a schema, and in words for people."""
 
     schema: dict[str, Any]
     words: str
@@ -65,11 +65,11 @@ OURS: dict[str, Setting] = {
 def problems(settings: object) -> list[str]:
     """What is wrong with an agent's model settings, as sentences."""
     if not isinstance(settings, dict):
-        return ['Model settings are an object, as in {"temperature": 0}.']
+        return ['Model settings are an object, such as {"temperature": 0}.']
     known, found = SENT | OURS, []
     for name, value in settings.items():
         if name not in known:
-            found.append(f"{name!r} is no setting of a model. There are {', '.join(sorted(known))}.")
+            found.append(f"{name!r} is not a model setting. Known settings: {', '.join(sorted(known))}.")
         elif problems_of(known[name].schema, value):
-            found.append(f"{name} is {known[name].words}.")
+            found.append(f"{name} must be {known[name].words}.")
     return found

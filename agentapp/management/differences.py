@@ -13,7 +13,7 @@ _MARKS = {"configuration.created": "+", "configuration.changed": "~", "configura
 
 
 def print_changes(changes: Iterable[Change], out: OutputWrapper) -> None:
-    """A line per row, and for a changed row a line per field with its value before and after."""
+    """One line per row; for a changed row, one more line per field with its value before and after."""
     for change in changes:
         out.write(f"{_MARKS[change.event_type]} {change.table} {change.name}")
         if change.before is not None and change.after is not None:

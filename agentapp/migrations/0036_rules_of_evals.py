@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('agentapp', '0001_squashed_0035_continuity'),
+        ('agentapp', '0035_continuity'),
     ]
 
     operations = [

@@ -1,4 +1,4 @@
-"""The tables of the runtime, a file per noun. Each has one writer, named in its file."""
+"""The tables of the runtime, one file per noun. Each table has one writer, named in its file."""
 
 from agentapp.models.agents import Agent, ApiToken, Route
 from agentapp.models.controls import Breaker, KillSwitch, Spending

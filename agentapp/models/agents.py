@@ -29,13 +29,13 @@ class Agent(models.Model):
         STOP = "stop", "Stop the run"
 
     class OnNewMessage(models.TextChoices):
-        QUEUE = "queue", "Answer it after the run under way"
-        CANCEL = "cancel", "Cancel the run under way, unless it is in the middle of an act"
+        QUEUE = "queue", "Answer it after the current run"
+        CANCEL = "cancel", "Cancel the current run, unless it is in the middle of an act"
 
     class HookContract(models.TextChoices):
-        OFF = "off", "Off: whatever a hook changes counts"
-        DIAGNOSTICS = "diagnostics", "Diagnostics: what it may not change is noted"
-        STRICT = "strict", "Strict: what it may not change ends the run"
+        OFF = "off", "Off: a hook may change anything"
+        DIAGNOSTICS = "diagnostics", "Diagnostics: forbidden changes are noted"
+        STRICT = "strict", "Strict: a forbidden change ends the run"
 
     class Compiler(models.TextChoices):
         CURRENT_RUN = "current_run", "The conversation, and this run step by step"
@@ -45,19 +45,21 @@ class Agent(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.SlugField(max_length=80, unique=True)
-    description = models.TextField(blank=True, help_text="What it is for, as people who start runs read it.")
-    instructions = models.TextField(blank=True, help_text="What the model is told first, in every run.")
+    description = models.TextField(blank=True, help_text="What it is for, in words for people who start runs.")
+    instructions = models.TextField(blank=True, help_text="What the model is told first in every run.")
     driver = models.CharField(max_length=40, default="tool_calling")
     model = models.CharField(
-        max_length=120, blank=True, help_text="provider:model, as in anthropic:claude-sonnet-5. Keys: environment."
+        max_length=120,
+        blank=True,
+        help_text="provider:model, for example anthropic:claude-sonnet-5. Keys: environment.",
     )
     model_settings = models.JSONField(
-        default=dict, blank=True, help_text='As in {"temperature": 0, "max_tokens": 800}.'
+        default=dict, blank=True, help_text='For example {"temperature": 0, "max_tokens": 800}.'
     )
     driver_settings = models.JSONField(
         default=dict,
         blank=True,
-        help_text='For react as in {"max_retries": 2}, for guided as in {"max_iterations": 3}.',
+        help_text='For react, for example {"max_retries": 2}; for guided, for example {"max_iterations": 3}.',
     )
     tools = models.ManyToManyField(Tool, blank=True, related_name="agents")
     parallel_tool_calls = models.BooleanField(default=True, help_text="The model may ask for several calls at once.")
@@ -65,29 +67,35 @@ class Agent(models.Model):
         max_length=120, default="auto", help_text="auto, required, none, or the name of the tool to call."
     )
     reset_tool_choice = models.BooleanField(
-        default=True, help_text="After the first step with tools the choice is auto again; else it may never end."
+        default=True,
+        help_text="After the first step with tools the choice is auto again; otherwise the run may never end.",
     )
     message_compiler = models.CharField(
-        max_length=20, choices=Compiler, default=Compiler.CURRENT_RUN, help_text="What of the past the model is sent."
+        max_length=20,
+        choices=Compiler,
+        default=Compiler.CURRENT_RUN,
+        help_text="How much of the past the model is sent.",
     )
     compiler_settings = models.JSONField(
-        default=dict, blank=True, help_text='As in {"observations": 5} or {"sections": ["summary", "run"]}.'
+        default=dict, blank=True, help_text='For example {"observations": 5} or {"sections": ["summary", "run"]}.'
     )
     on_new_message = models.CharField(
         max_length=10,
         choices=OnNewMessage,
         default=OnNewMessage.QUEUE,
-        help_text="What a new message of the same conversation does to a run under way.",
+        help_text="What a new message in the same conversation does to the current run.",
     )
     subagents = models.JSONField(
-        default=list, blank=True, help_text='Agents it may ask for help, by name; ["*"] for every one.'
+        default=list, blank=True, help_text='Agents it may ask for help, by name; ["*"] for all agents.'
     )
     denied_subagents = models.JSONField(default=list, blank=True, help_text="Agents it may never ask, by name.")
     max_depth = models.PositiveSmallIntegerField(
-        default=3, help_text="How deep agents may ask agents, counted from the run a person started."
+        default=3, help_text="How many levels deep agents may ask agents, counted from the run a person started."
     )
     hooks = models.JSONField(
-        default=list, blank=True, help_text='Code at points of the loop, as in ["shop.hooks.keep_to_office_hours"].'
+        default=list,
+        blank=True,
+        help_text='Code at points of the loop, for example ["shop.hooks.keep_to_office_hours"].',
     )
     hook_contract = models.CharField(max_length=12, choices=HookContract, default=HookContract.DIAGNOSTICS)
 
@@ -95,22 +103,27 @@ class Agent(models.Model):
         default=5, help_text="Rounds of calls and results before the model must answer with what it has."
     )
     on_limit = models.CharField(max_length=14, choices=OnLimit, default=OnLimit.FINAL_ANSWER)
-    max_steps = models.PositiveIntegerField(default=20, help_text="Decisions of the model before the run is stopped.")
+    max_steps = models.PositiveIntegerField(
+        default=20, help_text="How many decisions the model may make before the run is stopped."
+    )
     max_tokens = models.PositiveIntegerField(
-        null=True, blank=True, default=32_768, help_text="Tokens in and out, over the whole run. Empty: no limit."
+        null=True, blank=True, default=32_768, help_text="Tokens in and out over the whole run. Empty: no limit."
     )
     max_seconds = models.PositiveIntegerField(
-        null=True, blank=True, default=300, help_text="Of work; waiting for people does not count. Empty: no limit."
+        null=True,
+        blank=True,
+        default=300,
+        help_text="Seconds of work; waiting for people does not count. Empty: no limit.",
     )
-    max_calls = models.PositiveIntegerField(null=True, blank=True, help_text="Tool calls of one run. Empty: no limit.")
+    max_calls = models.PositiveIntegerField(null=True, blank=True, help_text="Tool calls in one run. Empty: no limit.")
     on_call_limit = models.CharField(
         max_length=6,
         choices=OnCallLimit,
         default=OnCallLimit.REFUSE,
-        help_text="What happens when a call would pass this limit, or that of its tool.",
+        help_text="What happens when a call would pass this limit or its tool's limit.",
     )
     finish_reasons = models.JSONField(
-        default=list, blank=True, help_text='Finish reasons of the model that stop the run, as in ["length"].'
+        default=list, blank=True, help_text='Finish reasons of the model that stop the run, for example ["length"].'
     )
     max_cost = models.DecimalField(
         max_digits=12,
@@ -118,7 +131,7 @@ class Agent(models.Model):
         null=True,
         blank=True,
         validators=[MinValueValidator(0)],
-        help_text="Of one run, in US dollars. Empty: no limit.",
+        help_text="The most one run may cost, in US dollars. Empty: no limit.",
     )
     max_daily_cost = models.DecimalField(
         max_digits=12,
@@ -126,7 +139,7 @@ class Agent(models.Model):
         null=True,
         blank=True,
         validators=[MinValueValidator(0)],
-        help_text="Of all its runs in a day (UTC), in US dollars.",
+        help_text="The most all its runs may cost in a day (UTC), in US dollars.",
     )
     on_budget = models.CharField(
         max_length=6,
@@ -143,14 +156,14 @@ class Agent(models.Model):
     )
     stop_on_tool_block = models.BooleanField(default=False, help_text="A call that a hook blocks ends the run.")
     streams = models.BooleanField(
-        default=True, help_text="People who watch see its answers while the model writes them."
+        default=True, help_text="People who watch a run see its answers while the model writes them."
     )
     input_schema = models.JSONField(
-        default=dict, blank=True, help_text="JSON Schema of what a run is given, for a form. Empty: one text."
+        default=dict, blank=True, help_text="JSON Schema of a run's input, for a form. Empty: one text field."
     )
     enabled = models.BooleanField(
         default=True,
-        help_text="A disabled agent starts no runs. Those under way go on.",
+        help_text="A disabled agent starts no runs. Runs that have started go on.",
     )
 
     class Meta:
@@ -161,7 +174,7 @@ class Agent(models.Model):
 
 
 class Route(models.Model):
-    """A named kind of task. It discloses a part of the agent's tools."""
+    """A named kind of task. It discloses only part of the agent's tools."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="routes")
@@ -185,7 +198,7 @@ class ApiToken(models.Model):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="api_tokens")
     issued_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False,
-        editable=False, help_text="Who made it, where that is another: they decide nothing about the runs it starts.",
+        editable=False, help_text="Who made it, if somebody else did: they decide nothing about the runs it starts.",
     )  # fmt: skip
     scopes = models.JSONField(default=list)
     starts_runs = models.BooleanField(default=False, editable=False)

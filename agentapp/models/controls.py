@@ -14,7 +14,7 @@ from approvals.ids import uuid7
 
 
 class Breaker(models.Model):
-    """Shared by all workers: opens after failures in a row, and lets one probe through when it has cooled down."""
+    """Shared by all workers: it opens after failures in a row, and lets one probe through once it has cooled down."""
 
     class Scope(models.TextChoices):
         TOOL = "tool", "Tool"
@@ -32,14 +32,16 @@ class Breaker(models.Model):
     key = models.CharField(max_length=200, help_text="The name of the tool, source, model or agent.")
     state = models.CharField(max_length=10, choices=State, default=State.CLOSED)
     threshold = models.PositiveSmallIntegerField(default=3, help_text="Failures in a row that open it.")
-    cooldown_seconds = models.PositiveIntegerField(default=60, help_text="Before one call may probe.")
+    cooldown_seconds = models.PositiveIntegerField(
+        default=60, help_text="How many seconds pass before one call may probe."
+    )
     failures = models.PositiveIntegerField(default=0, help_text="In a row.")
     last_error = models.CharField(max_length=500, blank=True)
     last_run = models.UUIDField(
-        null=True, blank=True, help_text="The run in which it failed last, with whose words the error's go."
+        null=True, blank=True, help_text="The run in which it last failed. If that run is erased, so is the error."
     )
     opened_at = models.DateTimeField(null=True, blank=True)
-    probe_until = models.DateTimeField(null=True, blank=True, help_text="While a probe is under way.")
+    probe_until = models.DateTimeField(null=True, blank=True, help_text="Set while a probe is under way.")
 
     class Meta:
         ordering = ["scope", "key"]
@@ -48,7 +50,7 @@ class Breaker(models.Model):
             models.CheckConstraint(
                 condition=Q(state="closed") | Q(opened_at__isnull=False),
                 name="breaker_open_has_time",
-                violation_error_message="An open breaker says since when.",
+                violation_error_message="An open breaker must say since when.",
             ),
         ]
 
@@ -57,7 +59,7 @@ class Breaker(models.Model):
 
 
 class KillSwitch(models.Model):
-    """An engaged switch: nothing it covers begins another model or tool call. Released by deleting it."""
+    """An engaged switch: nothing it covers begins another model or tool call. Deleting the row releases it."""
 
     class Scope(models.TextChoices):
         ALL = "all", "Everything"
@@ -66,7 +68,7 @@ class KillSwitch(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     scope = models.CharField(max_length=6, choices=Scope)
-    key = models.CharField(max_length=200, blank=True, help_text="The agent's or the tool's name; empty for all.")
+    key = models.CharField(max_length=200, blank=True, help_text="The name of the agent or tool; empty for everything.")
     reason = models.CharField(max_length=500, blank=True)
     engaged_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="+")
     engaged_at = models.DateTimeField()
@@ -80,7 +82,7 @@ class KillSwitch(models.Model):
             models.CheckConstraint(
                 condition=Q(scope="all", key="") | ~Q(scope="all") & ~Q(key=""),
                 name="killswitch_names_its_thing",
-                violation_error_message="A switch names its agent or tool; the one for everything names none.",
+                violation_error_message="A switch must name its agent or tool; the one for everything must name none.",
             ),
         ]
 

@@ -23,33 +23,35 @@ class Conversation(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     agent = models.ForeignKey(Agent, on_delete=models.PROTECT, related_name="conversations")
-    key = models.CharField(max_length=200, help_text="The name the outside gives it, as in a ticket number.")
+    key = models.CharField(max_length=200, help_text="The name it has outside, for example a ticket number.")
     customer = models.CharField(max_length=200, blank=True)
     mode = models.CharField(max_length=10, choices=Mode, default=Mode.AUTO)
     person_wanted = models.CharField(
-        max_length=10, choices=Wants, blank=True, help_text="Why it stands in manual mode while nobody has taken over."
+        max_length=10, choices=Wants, blank=True, help_text="Why it is in manual mode although nobody has taken over."
     )
     person_wanted_at = models.DateTimeField(null=True, blank=True)
     has_channel = models.BooleanField(
-        default=False, help_text="A program that speaks with the customer opened it, and can ask them."
+        default=False, help_text="A program that talks to the customer opened it and can ask them."
     )
     version = models.PositiveIntegerField(
-        default=0, help_text="Grows with every message: who writes says which it saw."
+        default=0, help_text="Grows with every message. A writer says which version they saw."
     )
-    summary = models.TextField(blank=True, help_text="Of the messages up to `summary_until`, for a model's eyes.")
-    summary_until = models.PositiveIntegerField(default=0, help_text="The place of the last message in the summary.")
+    summary = models.TextField(blank=True, help_text="A summary of the messages up to `summary_until`, for a model.")
+    summary_until = models.PositiveIntegerField(
+        default=0, help_text="The place of the last message that the summary covers."
+    )
     summarised_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+",
         help_text="Who wrote the summary: they decide nothing about runs that are sent it.",
     )  # fmt: skip
     summary_token = models.ForeignKey(
         ApiToken, null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False,
-        help_text="What the summary was written with: whoever made it decides nothing about those runs either.",
+        help_text="The token it was written with: the maker of the token decides nothing about those runs either.",
     )  # fmt: skip
     forked_from = models.ForeignKey("self", null=True, blank=True, on_delete=models.PROTECT, related_name="forks")
     created_at = models.DateTimeField(auto_now_add=True)
-    erased_at = models.DateTimeField(null=True, blank=True, help_text="When its words were taken away.")
-    erased_by = models.CharField(max_length=200, blank=True, help_text="Who did, or that retention did.")
+    erased_at = models.DateTimeField(null=True, blank=True, help_text="When its words were erased.")
+    erased_by = models.CharField(max_length=200, blank=True, help_text="Who erased them, or that retention did.")
 
     class Meta:
         ordering = ["-created_at"]
@@ -59,7 +61,7 @@ class Conversation(models.Model):
                 condition=Q(person_wanted="", person_wanted_at__isnull=True)
                 | ~Q(person_wanted="") & Q(person_wanted_at__isnull=False, mode="manual"),
                 name="conversation_wanting_is_manual",
-                violation_error_message="A conversation that waits for a person says since when, and is manual.",
+                violation_error_message="A conversation that waits for a person must be manual and say since when.",
             ),
         ]
 
@@ -68,14 +70,14 @@ class Conversation(models.Model):
 
 
 class CustomerLink(models.Model):
-    """A way for one customer into one conversation, without an account. Written by `customer_links`."""
+    """Lets one customer into one conversation without an account. Written by `customer_links`."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     conversation = models.ForeignKey(Conversation, on_delete=models.PROTECT, related_name="links")
     made_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     token = models.ForeignKey(
         ApiToken, null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False,
-        help_text="What it was asked for with. Runs that begin through it are its, too.",
+        help_text="The token that asked for it. Runs that begin through the link belong to that token, too.",
     )  # fmt: skip
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField()
@@ -105,19 +107,19 @@ class Message(Noted, models.Model):
     )  # fmt: skip
     writer = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False,
-        help_text="Who sent it while a person had taken over, also as from the customer. They decide nothing about "
+        help_text="Who sent it while a person had taken over, even in the customer's name. They decide nothing about "
         "what comes of it.",
     )  # fmt: skip
     token = models.ForeignKey(
         "agentapp.ApiToken", null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False,
-        help_text="What it was sent with: whoever made it decides nothing about that either.",
+        help_text="The token it was sent with: the maker of the token decides nothing about that either.",
     )  # fmt: skip
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         ordering = ["conversation", "seq"]
         indexes = [
-            # Of old messages nearly all are erased where they are kept no longer than is said.
+            # If messages are kept for a limited time, nearly all the old ones are erased: leave them out.
             models.Index(fields=["created_at"], condition=~Q(content=ERASED), name="message_kept"),
         ]
         constraints = [models.UniqueConstraint(fields=["conversation", "seq"], name="message_one_per_place")]

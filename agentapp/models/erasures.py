@@ -1,4 +1,4 @@
-"""Requests to erase what is kept of people. Written by `erasing`."""
+"""Requests to erase what is kept about people. Written by `erasing`."""
 
 from django.conf import settings
 from django.db import models
@@ -7,7 +7,7 @@ from approvals.ids import uuid7
 
 
 class Erasure(models.Model):
-    """One request to erase, and how far it has come. Its subject goes with what is erased."""
+    """One request to erase, and how far it has come. Its subject is erased too."""
 
     class Scope(models.TextChoices):
         RUN = "run", "One run"
@@ -16,7 +16,7 @@ class Erasure(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     scope = models.CharField(max_length=12, choices=Scope)
-    subject = models.CharField(max_length=200, blank=True, help_text="Its id, or the customer. Empty when it is done.")
+    subject = models.CharField(max_length=200, blank=True, help_text="The id, or the customer. Empty once it is done.")
     reason = models.CharField(max_length=500)
     asked_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="+")
     actor = models.CharField(max_length=200)

@@ -1,4 +1,4 @@
-"""Evals: suites of cases, and what came of running them. Written by `evals.suites` and `evals.results`."""
+"""Evals: suites of cases and the results of running them. Written by `evals.suites` and `evals.results`."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ class EvalSuite(models.Model):
     name = models.SlugField(max_length=80, unique=True)
     description = models.TextField(blank=True)
     directory = models.CharField(
-        max_length=500, blank=True, help_text="Where its cases stand in files. Empty: they are written here."
+        max_length=500, blank=True, help_text="Where the files of its cases are. Empty: they are written here."
     )
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
@@ -32,7 +32,7 @@ class EvalSuite(models.Model):
 
     @property
     def place(self) -> str:
-        """Where its files are, as people are told: within the product's own folder by the way from there."""
+        """Where its files are, for people to read: inside the product's own folder, the path relative to it."""
         path = Path(self.directory)
         inside = bool(self.directory) and path.is_relative_to(settings.BASE_DIR)
         return str(path.relative_to(settings.BASE_DIR)) if inside else self.directory
@@ -65,21 +65,21 @@ class EvalCase(models.Model):
     severity = models.CharField(max_length=4, choices=Severity, default=Severity.GATE)
     description = models.TextField(blank=True)
     agent = models.CharField(max_length=80)
-    document = models.JSONField(help_text="The whole case, as `evals.cases` has it.")
+    document = models.JSONField(help_text="The whole case, in the form of `evals.cases`.")
     digest = models.CharField(max_length=64)
-    file = models.CharField(max_length=500, blank=True, help_text="The file and the line it is from.")
+    file = models.CharField(max_length=500, blank=True, help_text="The file and the line it comes from.")
     made_of = models.ForeignKey(
-        Run, null=True, blank=True, on_delete=models.SET_NULL, related_name="+", help_text="The run it was made of."
+        Run, null=True, blank=True, on_delete=models.SET_NULL, related_name="+", help_text="The run it was made from."
     )
     decision = models.UUIDField(
-        null=True, blank=True, db_index=True, help_text="The decision it was made for, where somebody judged one."
+        null=True, blank=True, db_index=True, help_text="The decision it was made for, if somebody judged one."
     )
     judged = models.CharField(
         max_length=7,
         blank=True,
         db_default="",
         choices=Judgement.Mark,
-        help_text="What had been said of that decision.",
+        help_text="How that decision had been judged.",
     )
     created_at = models.DateTimeField()
     updated_at = models.DateTimeField()
@@ -90,7 +90,7 @@ class EvalCase(models.Model):
             models.UniqueConstraint(
                 fields=["suite", "name"],
                 name="evalcase_one_per_name",
-                violation_error_message="A suite has one case of each name.",
+                violation_error_message="A suite can have only one case of each name.",
             )
         ]
 
@@ -99,7 +99,7 @@ class EvalCase(models.Model):
 
 
 class EvalRun(models.Model):
-    """One running of a suite, or of some of its cases: of which agent, with which model, and what came of it."""
+    """One execution of a suite, or of some of its cases: with which agent and model, and with what result."""
 
     class State(models.TextChoices):
         QUEUED = "queued", "Queued"
@@ -118,13 +118,13 @@ class EvalRun(models.Model):
     agent = models.CharField(
         max_length=170,
         blank=True,
-        help_text="Runs cases in the place of their own agent: of all, or of one, as in old=new.",
+        help_text="Runs cases in place of their own agent: all of them, or those of one agent, as in old=new.",
     )
-    model = models.CharField(max_length=120, blank=True, help_text="Is asked in the place of scripts and of others.")
+    model = models.CharField(max_length=120, blank=True, help_text="Is asked in place of scripts and other models.")
     rules = models.JSONField(
         default=dict,
         db_default=models.Value({}, models.JSONField()),
-        help_text="Drafts that it takes to be in force, and rules that it leaves out: `approvals.supposing`.",
+        help_text="Drafts it takes to be in force, and rules it leaves out: `approvals.supposing`.",
     )
     baseline = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     starter = models.ForeignKey(
@@ -133,12 +133,12 @@ class EvalRun(models.Model):
     state = models.CharField(max_length=10, choices=State, default=State.QUEUED)
     verdict = models.CharField(max_length=6, choices=Verdict, blank=True)
     planned = models.JSONField(
-        default=list, help_text="What is run, in order: [{case, repeats}], with each case whole."
+        default=list, help_text="What is run, in order: [{case, repeats}], with each case in full."
     )
     total = models.PositiveIntegerField(default=0, help_text="How many results there will be.")
     done = models.PositiveIntegerField(default=0)
     versions = models.JSONField(default=dict, help_text="Of agents, models, prompts, guidelines, tools and rules.")
-    metrics = models.JSONField(default=dict, help_text="As `evals.metrics` has them.")
+    metrics = models.JSONField(default=dict, help_text="In the form of `evals.metrics`.")
     lease_until = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True, blank=True)
@@ -151,12 +151,12 @@ class EvalRun(models.Model):
             models.CheckConstraint(
                 condition=~Q(state="finished") | ~Q(verdict="") & Q(finished_at__isnull=False),
                 name="evalrun_finished_has_verdict",
-                violation_error_message="A finished eval has passed or failed.",
+                violation_error_message="A finished eval must have passed or failed.",
             ),
             models.CheckConstraint(
                 condition=Q(done__lte=F("total")),
                 name="evalrun_done_of_total",
-                violation_error_message="No more is done than there is.",
+                violation_error_message="No more can be done than there is.",
             ),
         ]
 
@@ -170,7 +170,7 @@ class EvalRun(models.Model):
 
     @property
     def supposes(self) -> str:
-        """By which other rules than those in force it was run, in words. Empty: by those."""
+        """Under which rules other than those in force it ran, in words. Empty: under those in force."""
         return ", ".join(supposing.words(self.rules))
 
     @property
@@ -183,7 +183,7 @@ class EvalRun(models.Model):
 
 
 class EvalResult(models.Model):
-    """What came of one case, once."""
+    """The result of running one case once."""
 
     class Verdict(models.TextChoices):
         PASSED = "passed", "Passed"
@@ -198,7 +198,7 @@ class EvalResult(models.Model):
     run = models.ForeignKey(Run, null=True, blank=True, on_delete=models.SET_NULL, related_name="eval_results")
     verdict = models.CharField(max_length=7, choices=Verdict)
     reasons = models.JSONField(default=list)
-    observed = models.JSONField(null=True, help_text="What came of it, as `evals.observed` has it.")
+    observed = models.JSONField(null=True, help_text="What happened, in the form of `evals.observed`.")
     created_at = models.DateTimeField()
 
     class Meta:
@@ -207,7 +207,7 @@ class EvalResult(models.Model):
             models.UniqueConstraint(
                 fields=["eval_run", "case", "repeat"],
                 name="evalresult_once",
-                violation_error_message="Each repeat of a case has one result.",
+                violation_error_message="Each repeat of a case can have only one result.",
             )
         ]
 
@@ -216,6 +216,6 @@ class EvalResult(models.Model):
 
     @property
     def run_failed(self) -> str:
-        """Why the run of a case that failed has failed itself. It stands on the run alone, and goes with it."""
+        """Why the run of a failed case itself failed. Only the run holds it, so it is erased with the run."""
         is_told = self.verdict == self.Verdict.FAILED and self.run is not None and self.run.state == Run.State.FAILED
         return f"the run failed: {self.run.stop_message}" if is_told and self.run and self.run.stop_message else ""

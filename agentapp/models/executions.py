@@ -16,7 +16,7 @@ from approvals.models import Approval, EffectClass, Grant
 from approvals.models.noted import Noted
 from approvals.sealed import new_salt
 
-# A mocked call has keys of its own kind, so that it is never in the way of a real act.
+# A mocked call has keys of a kind of its own, so that it never blocks a real act.
 MOCKED_KEY = "mock:"
 
 
@@ -40,27 +40,29 @@ class ToolExecution(Noted, models.Model):
 
     ANSWERED = (State.FINISHED, State.CANCELLED)
     by_agent = False
-    """No column: whether what ran instead of the proposal is the agent's own. Read with a run's steps."""
+    """Not a column: whether what ran instead of the proposal is the agent's own. Read with a run's steps."""
     taken_back = False
-    """No column: whether another run has taken it back since. Read with what a later run is told of steps before it."""
+    """Not a column: whether another run has since taken it back. Read when a later run is told about earlier steps."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="executions", db_index=False)
     step = models.ForeignKey(Step, on_delete=models.PROTECT, related_name="executions", db_index=False)
     index = models.PositiveSmallIntegerField()
     call_id = models.CharField(max_length=200, help_text="The id the model gave the call.")
-    name = models.CharField(max_length=200, help_text="The name as proposed, whether or not there is such a tool.")
+    name = models.CharField(max_length=200, help_text="The name as proposed, whether or not such a tool exists.")
     tool = models.ForeignKey(Tool, null=True, on_delete=models.PROTECT, related_name="executions")
     tool_version = models.CharField(max_length=64, blank=True)
     effect_class = models.CharField(max_length=20, choices=EffectClass, default=EffectClass.IRREVERSIBLE)
     consequential = models.BooleanField(default=True)
-    arguments_text = models.TextField(help_text="Exactly as proposed, or as a hook made it.")
-    proposed_name = models.CharField(max_length=200, blank=True, help_text="The model's name, where a hook changed it.")
-    proposed_text = models.TextField(blank=True, help_text="The model's arguments, where a hook changed the call.")
+    arguments_text = models.TextField(help_text="Exactly as proposed, or as a hook changed it.")
+    proposed_name = models.CharField(
+        max_length=200, blank=True, help_text="The name the model gave, if a hook changed it."
+    )
+    proposed_text = models.TextField(blank=True, help_text="The model's arguments, if a hook changed the call.")
     arguments_digest = models.CharField(max_length=64, blank=True)
-    executed_text = models.TextField(blank=True, help_text="The canonical arguments that ran, when it ran.")
+    executed_text = models.TextField(blank=True, help_text="The canonical arguments that ran, if it ran.")
     salt = models.CharField(
-        max_length=32, blank=True, default=new_salt, editable=False, help_text="Of what the ledger says of its words."
+        max_length=32, blank=True, default=new_salt, editable=False, help_text="For the ledger's digests of its words."
     )
     secret_fields = models.JSONField(
         default=list,
@@ -81,41 +83,41 @@ class ToolExecution(Noted, models.Model):
     )  # fmt: skip
     idempotency_key = models.CharField(max_length=64, null=True, unique=True)
     with_key = models.BooleanField(
-        null=True, help_text="Whether its tool promised, when it began, to act once for the key. Null: nobody noted it."
+        null=True, help_text="Whether its tool promised, when it began, to act once for the key. Null: not noted."
     )
 
     state = models.CharField(max_length=16, choices=State, default=State.PROPOSED)
     result_status = models.CharField(max_length=20, choices=ResultStatus, blank=True)
     reason = models.CharField(max_length=40, blank=True)
-    message = models.TextField(blank=True, help_text="What the model is told beside the result.")
+    message = models.TextField(blank=True, help_text="What the model is told in addition to the result.")
     result_text = models.TextField(blank=True, help_text="The result as JSON text.")
     metadata = models.JSONField(default=dict, help_text="For people only; never shown to the model.")
     artifact_text = models.TextField(blank=True, help_text="For the application, as JSON; never shown to the model.")
-    raw_result_text = models.TextField(blank=True, help_text="What the tool gave, where a hook changed it.")
+    raw_result_text = models.TextField(blank=True, help_text="What the tool gave, if a hook changed it.")
     control = models.JSONField(default=dict, help_text="What the tool asks of the loop.")
     comparison = models.JSONField(
-        null=True, help_text="What a dry run had foreseen beside what came of it: {lines, unavailable}."
+        null=True, help_text="What a dry run predicted, next to what happened: {lines, unavailable}."
     )
-    retry_after = models.FloatField(null=True, help_text="Seconds, when the tool says when to try again.")
+    retry_after = models.FloatField(null=True, help_text="Seconds, if the tool says when to try again.")
     was_blocked = models.BooleanField(default=False, help_text="A hook blocked it.")
     cost = models.DecimalField(max_digits=12, decimal_places=6, default=Decimal(0))
     trust = models.CharField(max_length=20, choices=Tool.Trust, default=Tool.Trust.UNTRUSTED)
     evidence_ref = models.CharField(max_length=200, blank=True)
     evaluation = models.ForeignKey(
         "ToolEvaluation", null=True, on_delete=models.PROTECT, related_name="executions", db_index=False,
-        help_text="Why it was proposed, where guidelines decide.",
+        help_text="Why it was proposed, if guidelines decide.",
     )  # fmt: skip
     variable = models.CharField(max_length=80, blank=True, help_text="The context variable whose value it read.")
     subrun = models.OneToOneField(
         Run, null=True, on_delete=models.PROTECT, related_name="asked_by", help_text="The run that answers this call."
     )
-    mocked = models.BooleanField(default=False, help_text="Of a mocked run: its tool is never called.")
+    mocked = models.BooleanField(default=False, help_text="Part of a mocked run: its tool is never called.")
     replay_of = models.ForeignKey("self", null=True, on_delete=models.PROTECT, related_name="replays", db_index=False)
     attempts = models.PositiveSmallIntegerField(default=0)
     times_asked = models.PositiveSmallIntegerField(default=0, help_text="How often people were asked about it.")
     outcome_note = models.TextField(blank=True)
     failures = models.JSONField(
-        default=list, blank=True, help_text="What attempts that failed said: [{attempt, status, reason, message, at}]."
+        default=list, blank=True, help_text="What failed attempts said: [{attempt, status, reason, message, at}]."
     )
     erased_at = models.DateTimeField(null=True, blank=True)
 
@@ -130,11 +132,11 @@ class ToolExecution(Noted, models.Model):
             models.Index(fields=["state", "proposed_at"], name="execution_unknown"),
             models.Index(fields=["name", "started_at"], name="execution_totals"),
             models.Index(fields=["finished_at"], condition=Q(finished_at__isnull=False), name="execution_finished"),
-            # Each change of a call renews its place in every index: most refer to nothing by these.
+            # Each change of a call rewrites its place in every index. Most have none of these, so they are left out.
             models.Index(fields=["grant"], condition=Q(grant__isnull=False), name="execution_grant"),
             models.Index(fields=["evaluation"], condition=Q(evaluation__isnull=False), name="execution_evaluation"),
             models.Index(fields=["replay_of"], condition=Q(replay_of__isnull=False), name="execution_replay_of"),
-            # With the status, so that calls and errors are counted from the index alone; mocked ones are none.
+            # With the status, so that calls and errors are counted from the index alone. Mocked calls do not count.
             models.Index(
                 fields=["tool", "-proposed_at", "result_status"], condition=Q(mocked=False), name="execution_of_tool"
             ),
@@ -143,7 +145,7 @@ class ToolExecution(Noted, models.Model):
             models.UniqueConstraint(
                 fields=["step", "index"],
                 name="execution_one_per_place",
-                violation_error_message="A step has one call at each place.",
+                violation_error_message="A step can have only one call at each place.",
             ),
             models.CheckConstraint(
                 condition=Q(consequential=False)
@@ -158,17 +160,17 @@ class ToolExecution(Noted, models.Model):
                 | Q(mocked=True, grant__isnull=True, idempotency_key__startswith=MOCKED_KEY)
                 | Q(mocked=False) & ~Q(idempotency_key__startswith=MOCKED_KEY),
                 name="execution_mocked_takes_nothing",
-                violation_error_message="A mocked call takes no key of a real act, and uses no grant.",
+                violation_error_message="A mocked call must take no key of a real act and use no grant.",
             ),
             models.CheckConstraint(
                 condition=Q(grant__isnull=True) | Q(allowed_by__startswith="grant:"),
                 name="execution_names_its_grant",
-                violation_error_message="A call that ran under a grant says so.",
+                violation_error_message="A call that ran under a grant must say so.",
             ),
             models.CheckConstraint(
                 condition=~Q(state__in=["executing", "outcome_unknown"]) | Q(started_at__isnull=False),
                 name="execution_started_has_time",
-                violation_error_message="A call that runs says when it started.",
+                violation_error_message="A call that runs must say when it started.",
             ),
             models.CheckConstraint(
                 condition=Q(consequential=False) | Q(started_at__isnull=True) | Q(idempotency_key__isnull=False),
@@ -178,12 +180,12 @@ class ToolExecution(Noted, models.Model):
             models.CheckConstraint(
                 condition=~Q(state="finished") | ~Q(result_status="") & Q(finished_at__isnull=False),
                 name="execution_finished_has_result",
-                violation_error_message="A finished call has a result and a time.",
+                violation_error_message="A finished call must have a result and a time.",
             ),
             models.CheckConstraint(
                 condition=~Q(state="waiting") | Q(approval__isnull=False),
                 name="execution_waiting_has_approval",
-                violation_error_message="A waiting call waits for an approval.",
+                violation_error_message="A waiting call must name the approval it waits for.",
             ),
         ]
 
@@ -192,22 +194,22 @@ class ToolExecution(Noted, models.Model):
 
     @property
     def all_secret_fields(self) -> list[str]:
-        """What nobody reads: as it was marked when this was proposed and when people were asked, and as it is now."""
+        """Fields nobody reads: as marked when this was proposed, when people were asked, and now."""
         return self._marked("secret_fields")
 
     @property
     def secret_values(self) -> set[str]:
-        """The values of its secret arguments, as texts, as it was proposed and as it ran."""
+        """The values of its secret arguments as text, both as proposed and as run."""
         fields = self.all_secret_fields
         return secrets_in(self.arguments_text, fields) | secrets_in(self.executed_text, fields)
 
     @property
     def all_pii_fields(self) -> list[str]:
-        """What only those read who may see personal data: as marked then, and now."""
+        """Fields only for people who may see personal data: as marked then, and now."""
         return self._marked("pii_fields")
 
     def _marked(self, column: str) -> list[str]:
-        # People were asked with the marks of this row, or with more; of what was not read there is no need to ask.
+        # People were asked with at least the marks of this row, so an approval that was not read need not be.
         asked = self._state.fields_cache.get("approval")
         marks = [
             getattr(self, column),
@@ -221,7 +223,7 @@ class ToolExecution(Noted, models.Model):
 
     @property
     def took_effect(self) -> bool:
-        """Whether it did what it was asked for: what the tool said counts, whatever hooks made of that."""
+        """Whether it did what it was asked to do. What the tool said counts, whatever hooks made of that."""
         said = self.control.get("took_effect")
         if said is not None:
             return bool(said)
@@ -229,35 +231,35 @@ class ToolExecution(Noted, models.Model):
 
     @property
     def may_have_acted(self) -> bool:
-        """Whether it failed and its tool does not say that nothing was done: it is not done again unasked."""
+        """Whether it failed and its tool does not say that nothing was done. It is not repeated without asking."""
         return bool(self.control.get(MAY_HAVE_ACTED)) and not self.took_effect
 
     @property
     def was_left_unknown(self) -> bool:
-        """Whether nobody knew what it did, it was to be tried again, and then was not: people did not want that."""
+        """Whether nobody knew what it did, and it was to be tried again but was not: people did not want that."""
         tried_again = self.started_at is not None
         return self.is_answered and self.attempts > 0 and not tried_again and not self.took_effect
 
     @property
     def was_stopped_midway(self) -> bool:
-        """Whether it asked an agent whose answer was not waited for: what that did until then stays done."""
+        """Whether it asked an agent and did not wait for the answer. What that agent had done by then stays done."""
         return self.state == self.State.CANCELLED and self.subrun_id is not None and self.started_at is not None
 
     @property
     def broke_with(self) -> str:
-        """What its tool said when it broke, where nobody knows what it had done by then. Empty: it said nothing."""
+        """What its tool said when it broke, if nobody knows what it had done by then. Empty: it said nothing."""
         lost = [failure for failure in self.failures if failure["reason"] == "outcome_unknown"]
         has_ended = bool(lost) and self.failures[-1]["attempt"] == self.attempts
         return str(lost[-1]["message"]) if has_ended else ""
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether nobody knows if it happened: it is to be found out, or never was."""
+        """Whether nobody knows if it happened: that is still to be found out, or never was."""
         return self.state == self.State.OUTCOME_UNKNOWN or self.was_left_unknown
 
     @property
     def args(self) -> Any:
-        """The arguments that ran; for a call that did not run, as proposed. None: they cannot be read."""
+        """The arguments that ran; for a call that did not run, as proposed. None if they cannot be read."""
         try:
             return json.loads(self.executed_text or self.arguments_text or "{}")
         except (ValueError, RecursionError):

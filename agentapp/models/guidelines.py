@@ -29,19 +29,25 @@ class Guideline(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="guidelines")
     name = models.SlugField(max_length=80)
-    condition = models.TextField(blank=True, help_text="When it holds, as in: the customer wants their money back.")
-    action = models.TextField(blank=True, help_text="What the agent does then. Empty: an observation, for its tools.")
-    description = models.TextField(blank=True, help_text="What a model should know to tell whether it holds.")
+    condition = models.TextField(
+        blank=True, help_text="When it holds, for example: the customer wants their money back."
+    )
+    action = models.TextField(
+        blank=True, help_text="What the agent does then. Empty: an observation, only for its tools."
+    )
+    description = models.TextField(blank=True, help_text="What a model needs to know to tell whether it holds.")
     criticality = models.CharField(max_length=6, choices=Criticality, default=Criticality.MEDIUM)
-    priority = models.IntegerField(default=0, help_text="Of two that are related, the higher one goes before.")
+    priority = models.IntegerField(
+        default=0, help_text="Of two that priority relates, the one with the higher number goes first."
+    )
     matcher = models.CharField(max_length=6, choices=Matcher, default=Matcher.MODEL)
     python = models.CharField(
-        max_length=300, blank=True, help_text="Dotted path of the function, as in shop.guidance.is_open."
+        max_length=300, blank=True, help_text="Dotted path of the function, for example shop.guidance.is_open."
     )
     tools = models.ManyToManyField(
-        Tool, blank=True, related_name="guidelines", help_text="What may be called where it holds."
+        Tool, blank=True, related_name="guidelines", help_text="What may be called if it holds."
     )
-    enabled = models.BooleanField(default=True, help_text="One that is off is left out of new runs.")
+    enabled = models.BooleanField(default=True, help_text="A guideline that is off is left out of new runs.")
     version = models.PositiveIntegerField(default=1, editable=False)
 
     class Meta:
@@ -50,12 +56,12 @@ class Guideline(models.Model):
             models.UniqueConstraint(
                 fields=["agent", "name"],
                 name="guideline_once_per_agent",
-                violation_error_message="An agent has one guideline of each name.",
+                violation_error_message="An agent can have only one guideline of each name.",
             ),
             models.CheckConstraint(
                 condition=Q(matcher="python") ^ Q(python=""),
                 name="guideline_python_has_path",
-                violation_error_message="A guideline that code matches names the function, and only such a one does.",
+                violation_error_message="A guideline that code matches must name a function; no other may.",
             ),
             models.CheckConstraint(
                 condition=~Q(matcher="model") | ~Q(condition="") | ~Q(action=""),
@@ -69,10 +75,10 @@ class Guideline(models.Model):
 
 
 class GuidelineRelation(models.Model):
-    """How one guideline bears on another, or on a tool."""
+    """How one guideline relates to another, or to a tool."""
 
     class Kind(models.TextChoices):
-        ENTAILS = "entails", "Entails: where it holds, so does the other"
+        ENTAILS = "entails", "Entails: if it holds, so does the other"
         PRIORITY = "priority", "Priority: it goes before the other"
         REEVALUATES = "reevaluates", "Looked at again when the tool has run"
 
@@ -85,7 +91,7 @@ class GuidelineRelation(models.Model):
     )  # fmt: skip
     tool = models.ForeignKey(
         Tool, null=True, blank=True, on_delete=models.CASCADE, related_name="reevaluates",
-        help_text="The tool, where one is looked at again.",
+        help_text="The tool after which it is looked at again.",
     )  # fmt: skip
 
     class Meta:
@@ -107,12 +113,12 @@ class GuidelineRelation(models.Model):
                 condition=Q(kind="reevaluates", tool__isnull=False, target__isnull=True)
                 | Q(kind__in=["entails", "priority"], tool__isnull=True, target__isnull=False),
                 name="guideline_relation_has_target",
-                violation_error_message="A relation that looks again names a tool, every other one a guideline.",
+                violation_error_message="A relation that looks again names a tool; every other names a guideline.",
             ),
             models.CheckConstraint(
                 condition=Q(target__isnull=True) | ~Q(source=F("target")),
                 name="guideline_relation_not_to_itself",
-                violation_error_message="A guideline has no relation to itself.",
+                violation_error_message="A guideline cannot have a relation to itself.",
             ),
         ]
 
@@ -121,7 +127,7 @@ class GuidelineRelation(models.Model):
 
     def clean(self) -> None:
         if self.target is not None and self.source_id and self.target.agent_id != self.source.agent_id:
-            raise ValidationError({"target": "Both guidelines are of one agent."})
+            raise ValidationError({"target": "Both guidelines must belong to one agent."})
 
 
 class ToolRelation(models.Model):
@@ -148,7 +154,7 @@ class ToolRelation(models.Model):
             models.CheckConstraint(
                 condition=~Q(source=F("target")),
                 name="tool_relation_not_to_itself",
-                violation_error_message="A tool has no relation to itself.",
+                violation_error_message="A tool cannot have a relation to itself.",
             ),
         ]
 
@@ -157,7 +163,7 @@ class ToolRelation(models.Model):
 
 
 class GuidelineMatch(models.Model):
-    """What a step said of one guideline."""
+    """What a step found out about one guideline."""
 
     class Origin(models.TextChoices):
         MODEL = "model", "Model"
@@ -171,11 +177,11 @@ class GuidelineMatch(models.Model):
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="guideline_matches")
     step = models.ForeignKey(Step, on_delete=models.PROTECT, related_name="guideline_matches")
     index = models.PositiveSmallIntegerField()
-    guideline = models.CharField(max_length=220, help_text="Its name; of one that came with a result, whose.")
-    version = models.PositiveIntegerField(default=0, help_text="Of the guideline. 0: it came with a result.")
-    snapshot = models.JSONField(default=dict, help_text="Its condition and action, as they were.")
+    guideline = models.CharField(max_length=220, help_text="Its name; for one that came with a result, whose result.")
+    version = models.PositiveIntegerField(default=0, help_text="The guideline's version. 0: it came with a result.")
+    snapshot = models.JSONField(default=dict, help_text="Its condition and action as they were.")
     matched = models.BooleanField()
-    score = models.FloatField(null=True, help_text="How sure the matcher was, where it says so.")
+    score = models.FloatField(null=True, help_text="How sure the matcher was, if it says so.")
     rationale = models.TextField(blank=True)
     origin = models.CharField(max_length=12, choices=Origin)
     suppressed_by = models.CharField(max_length=220, blank=True, help_text="The guideline that goes before it.")
@@ -214,12 +220,12 @@ class ToolEvaluation(models.Model):
     step = models.ForeignKey(Step, on_delete=models.PROTECT, related_name="tool_evaluations")
     index = models.PositiveSmallIntegerField()
     tool = models.CharField(max_length=200)
-    batch = models.PositiveSmallIntegerField(help_text="Tools of one batch were looked at in one question.")
+    batch = models.PositiveSmallIntegerField(help_text="Tools in one batch were looked at in one question.")
     state = models.CharField(max_length=24, choices=State)
     mode = models.CharField(max_length=14, choices=Mode)
-    guidelines = models.JSONField(default=list, help_text="Those that asked for the tool.")
+    guidelines = models.JSONField(default=list, help_text="The guidelines that asked for the tool.")
     rationale = models.TextField(blank=True)
-    usage = models.JSONField(default=dict, help_text="What the model took for the batch, shared by its evaluations.")
+    usage = models.JSONField(default=dict, help_text="What the model used for the batch, shared by its evaluations.")
 
     class Meta:
         ordering = ["step", "index"]
@@ -251,9 +257,9 @@ class ToolInsight(models.Model):
     significance = models.TextField(blank=True)
     description = models.TextField(blank=True)
     examples = models.JSONField(default=list)
-    choices = models.JSONField(null=True, help_text="What it could be. Null: anything.")
+    choices = models.JSONField(null=True, help_text="Possible values. Null: anything.")
     precedence = models.IntegerField(null=True)
-    invalid_value = models.JSONField(null=True, help_text="Masked where the argument is secret.")
+    invalid_value = models.JSONField(null=True, help_text="Masked if the argument is secret.")
     hidden = models.BooleanField(default=False, help_text="Never named to the customer.")
 
     class Meta:

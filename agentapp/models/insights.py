@@ -1,6 +1,6 @@
-"""Figures of hours and days, added up from the rows they rest on. Written by `insights.rollups`.
+"""Figures for hours and days, added up from other rows. Written by `insights.rollups`.
 
-Each can be computed anew from those rows; none of them says anything of its own.
+All of them can be computed again from those rows; none holds anything of its own.
 """
 
 from decimal import Decimal
@@ -15,7 +15,7 @@ class Span(models.TextChoices):
 
 
 class RequestFigures(models.Model):
-    """What became of requests to people: of all, of one tool, or of what one person decided."""
+    """What became of requests to people: of all, of one tool's, or of those that one person decided."""
 
     class By(models.TextChoices):
         ALL = "all", "All"
@@ -24,8 +24,8 @@ class RequestFigures(models.Model):
 
     span = models.CharField(max_length=4, choices=Span)
     at = models.DateTimeField(help_text="When the hour or the day begins.")
-    # A plain id: a group that is deleted was asked all the same.
-    team = models.PositiveIntegerField(default=0, help_text="The group that was asked; 0: whoever was.")
+    # A plain id: a group that has been deleted was still asked.
+    team = models.PositiveIntegerField(default=0, help_text="The group that was asked. 0: whichever group was asked.")
     by = models.CharField(max_length=6, choices=By)
     key = models.CharField(max_length=200, blank=True, help_text="The tool's name, or the person's id.")
     asked = models.PositiveIntegerField(default=0, help_text="Requests that began to wait.")
@@ -37,13 +37,14 @@ class RequestFigures(models.Model):
     withdrawn = models.PositiveIntegerField(default=0)
     superseded = models.PositiveIntegerField(default=0)
     high_seen = models.PositiveIntegerField(
-        default=0, help_text="Decisions about high or critical risk whose maker the console had shown the request."
+        default=0,
+        help_text="Decisions about high or critical risk by people to whom the console had shown the request.",
     )
-    high_fast = models.PositiveIntegerField(default=0, help_text="Those of them that came within three seconds.")
-    approvals_seen = models.PositiveIntegerField(default=0, help_text="The same of approvals of any risk.")
+    high_fast = models.PositiveIntegerField(default=0, help_text="How many of them came within three seconds.")
+    approvals_seen = models.PositiveIntegerField(default=0, help_text="The same for approvals of any risk.")
     approvals_fast = models.PositiveIntegerField(default=0)
-    waits = models.JSONField(default=dict, help_text="Whole seconds from asking to the decision or expiry, counted.")
-    claimed = models.JSONField(default=dict, help_text="Whole seconds from claiming to the decision, counted.")
+    waits = models.JSONField(default=dict, help_text="Counts by whole seconds from asking to the decision or expiry.")
+    claimed = models.JSONField(default=dict, help_text="Counts by whole seconds from claiming to the decision.")
 
     class Meta:
         ordering = ["at"]
@@ -78,14 +79,14 @@ class CallFigures(models.Model):
 
 
 class ModelFigures(models.Model):
-    """What one model took for one agent, at the prices of the time."""
+    """What one model used for one agent, at the prices of that time."""
 
     span = models.CharField(max_length=4, choices=Span)
     at = models.DateTimeField()
     agent = models.CharField(max_length=80)
     model = models.CharField(max_length=120, blank=True, help_text="Empty: what was asked outside of a step.")
     replies = models.PositiveIntegerField(default=0)
-    unpriced = models.PositiveIntegerField(default=0, help_text="Replies whose price is not known.")
+    unpriced = models.PositiveIntegerField(default=0, help_text="Replies whose price is unknown.")
     input_tokens = models.PositiveBigIntegerField(default=0)
     output_tokens = models.PositiveBigIntegerField(default=0)
     cost = models.DecimalField(max_digits=20, decimal_places=8, default=Decimal(0))
@@ -100,13 +101,13 @@ class ModelFigures(models.Model):
 
 
 class RollUp(models.Model):
-    """How far the figures are added up. One row."""
+    """How far the figures have been added up. One row."""
 
     ONLY = 1
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=ONLY)
-    until = models.DateTimeField(help_text="Hours before this have their figures.")
-    looked_at = models.DateTimeField(help_text="When it was last looked for what has changed since.")
+    until = models.DateTimeField(help_text="Hours before this moment have their figures.")
+    looked_at = models.DateTimeField(help_text="When later changes were last looked for.")
 
     class Meta:
         permissions = [("view_insights", "Can see the figures of Insights")]

@@ -1,4 +1,4 @@
-"""What each person has set for themselves, written by `preferences`; and how the first of them comes in."""
+"""What each person has set for themselves, written by `preferences`; and how the first administrator gets in."""
 
 from django.conf import settings
 from django.db import models
@@ -8,7 +8,7 @@ from approvals.models import Risk
 
 
 class Preferences(models.Model):
-    """How the console looks and behaves for one person, and of what they are told. No row: the defaults."""
+    """How the console looks and behaves for one person, and what they are told about. No row: the defaults."""
 
     class Theme(models.TextChoices):
         SYSTEM = "system", "As the system says"
@@ -33,21 +33,21 @@ class Preferences(models.Model):
     notifications = models.JSONField(
         default=dict,
         blank=True,
-        help_text="Kind of news to the ways it is told: browser, mail, chat. Missing: the default.",
+        help_text="For each kind of news, how it is told: browser, mail, chat. Missing: the default.",
     )
     least_risk = models.CharField(
-        max_length=10, choices=Risk, default=Risk.LOW, help_text="Requests below this risk wait without a word."
+        max_length=10, choices=Risk, default=Risk.LOW, help_text="Requests below this risk wait without a notification."
     )
-    quiet_from = models.TimeField(null=True, blank=True, help_text="From when on nothing is sent.")
+    quiet_from = models.TimeField(null=True, blank=True, help_text="Nothing is sent from this time on.")
     quiet_until = models.TimeField(null=True, blank=True)
     shows_arguments = models.BooleanField(
-        default=False, help_text="Notifications name what would happen, also on a locked screen."
+        default=False, help_text="Notifications say what would happen, even on a locked screen."
     )
     chat_name = models.CharField(
-        max_length=64, blank=True, help_text="Their name where the channel for single people leads to."
+        max_length=64, blank=True, help_text="Their name in the service that the personal channel reaches."
     )
     follow_ups = models.BooleanField(
-        default=False, help_text="A second message says what became of a request they were told of."
+        default=False, help_text="A second message says what became of a request they were told about."
     )
     rhythm = models.CharField(
         max_length=10,
@@ -63,7 +63,7 @@ class Preferences(models.Model):
             models.CheckConstraint(
                 condition=~models.Q(rhythm="daily") | models.Q(rhythm_at__isnull=False),
                 name="preferences_daily_has_time",
-                violation_error_message="What is mailed once a day is mailed at some time.",
+                violation_error_message="Mail that is sent once a day needs a time.",
             )
         ]
 
@@ -72,15 +72,15 @@ class Preferences(models.Model):
 
 
 class SavedView(models.Model):
-    """Filters of a list that a person keeps under a name."""
+    """The filters of a list, saved by a person under a name."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="saved_views")
-    page = models.CharField(max_length=20, help_text="The list it is of, by the name of its page.")
+    page = models.CharField(max_length=20, help_text="The list it belongs to, by the name of its page.")
     name = models.CharField(max_length=60)
     query = models.CharField(max_length=500, help_text="The query string of the page.")
     shared = models.BooleanField(
-        default=False, help_text="Everybody who may open the page sees it; its maker keeps it."
+        default=False, help_text="Everybody who may open the page sees it; it stays its maker's."
     )
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -90,7 +90,7 @@ class SavedView(models.Model):
             models.UniqueConstraint(
                 fields=["user", "page", "name"],
                 name="saved_view_once_per_name",
-                violation_error_message="You have a view of that name already.",
+                violation_error_message="You already have a view of that name.",
             )
         ]
 
@@ -99,12 +99,14 @@ class SavedView(models.Model):
 
 
 class SetupToken(models.Model):
-    """What lets somebody make the first administrator, once. Written by `first_admin`. There is one row at most."""
+    """Lets somebody make the first administrator, once. Written by `first_admin`. There is at most one row."""
 
     ONLY = 1
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=ONLY, editable=False)
-    digest = models.CharField(max_length=64, editable=False, help_text="Of the token; the token itself is nowhere.")
+    digest = models.CharField(
+        max_length=64, editable=False, help_text="The digest of the token. The token itself is not stored."
+    )
     expires_at = models.DateTimeField()
 
     class Meta:
@@ -112,7 +114,7 @@ class SetupToken(models.Model):
             models.CheckConstraint(
                 condition=models.Q(id=1),
                 name="setup_token_is_alone",
-                violation_error_message="There is one setup token at most.",
+                violation_error_message="There can be at most one setup token.",
             )
         ]
 

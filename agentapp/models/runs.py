@@ -1,4 +1,4 @@
-"""Runs, their steps, and what models took outside of a step."""
+"""Runs, their steps, and what models used outside a step."""
 
 from decimal import Decimal
 
@@ -15,7 +15,7 @@ from approvals.sealed import new_salt
 
 
 class Run(Noted, models.Model):
-    """One execution of an agent for one input. The row is the run: a worker only moves it on."""
+    """One execution of an agent for one input. The row is the run: a worker only moves it forward."""
 
     class State(models.TextChoices):
         QUEUED = "queued", "Queued"
@@ -58,38 +58,37 @@ class Run(Noted, models.Model):
     )  # fmt: skip
     undoes = models.ForeignKey(
         "ToolExecution", null=True, blank=True, on_delete=models.PROTECT, related_name="undone_in", db_index=False,
-        help_text="The call that this run takes back. It makes one call for that, and asks people about it.",
+        help_text="The call that this run takes back. It makes one call to do so, and asks people about it.",
     )  # fmt: skip
     took_back_nothing = models.BooleanField(
         default=False, db_default=False,
-        help_text="It ended without having acted on the call it was to take back, and another run was begun for that.",
+        help_text="It ended without acting on the call it was to take back, and another run was begun for that.",
     )  # fmt: skip
-    is_trial = models.BooleanField(
-        default=False, help_text="Its one call was filled in by its starter, on the page of a tool."
-    )
+    is_trial = models.BooleanField(default=False, help_text="Its starter filled in its one call on the page of a tool.")
     mocks = models.JSONField(
         null=True, blank=True,
-        help_text="What answers its calls in the place of tools, which it never reaches. Empty: a real run.",
+        help_text="What answers its calls in place of tools, which it never reaches. Empty: a real run.",
     )  # fmt: skip
     steps_kept = models.PositiveIntegerField(
-        default=0, help_text="How many of that run's steps count as done: its calls are told of, never run again."
+        default=0,
+        help_text="How many of that run's steps count as done: its calls are told about, never run again.",
     )
     branch = models.CharField(
         max_length=8, choices=Branch, blank=True,
-        help_text="What it is of the run it comes from: that run with something changed, or that run once more as it "
-        "is on record. Empty: it tries that run again, or comes from none.",
+        help_text="How it relates to the run it comes from: that run with something changed, or that run once more as "
+        "recorded. Empty: it tries that run again, or comes from none.",
     )  # fmt: skip
     calls_kept = models.PositiveSmallIntegerField(
-        default=0, help_text="Of the step behind those, how many of its first calls count as done as well."
+        default=0, help_text="How many of the first calls of the step after those also count as done."
     )
     opening = models.JSONField(
         null=True, blank=True,
-        help_text="The call it begins with in place of its model's first decision: {text, id, name, arguments, typed}.",
+        help_text="The call it begins with instead of its model's first decision: {text, id, name, arguments, typed}.",
     )  # fmt: skip
     changed = models.JSONField(default=list, help_text="What its starter changed in it, by name.")
     asked_in = models.ForeignKey(
         Conversation, null=True, blank=True, on_delete=models.PROTECT, related_name="branches", db_index=False,
-        help_text="The conversation in which the run it comes from was asked. It is told of it and says nothing there.",
+        help_text="The conversation in which its origin was asked. It is told about it, and says nothing there.",
     )  # fmt: skip
     depth = models.PositiveSmallIntegerField(default=0, help_text="0 for a run that was started from outside.")
     customer = models.CharField(max_length=200, blank=True)
@@ -106,10 +105,10 @@ class Run(Noted, models.Model):
     request_key = models.CharField(max_length=255, blank=True, help_text="The Idempotency-Key it was started with.")
     request_digest = models.CharField(max_length=64, blank=True)
     trace_id = models.CharField(
-        max_length=32, blank=True, default=new_trace_id, help_text="Of the W3C trace of the run and of those it asks."
+        max_length=32, blank=True, default=new_trace_id, help_text="The W3C trace of the run and of those it asks."
     )
     traceparent = models.CharField(
-        max_length=55, blank=True, help_text="The caller's place in a trace of theirs, which ours links to."
+        max_length=55, blank=True, help_text="The caller's place in their own trace, which ours links to."
     )
 
     state = models.CharField(max_length=12, choices=State, default=State.QUEUED)
@@ -117,7 +116,7 @@ class Run(Noted, models.Model):
     stop_reason = models.CharField(max_length=40, blank=True)
     stop_message = models.TextField(blank=True)
     salt = models.CharField(
-        max_length=32, blank=True, default=new_salt, editable=False, help_text="Of what the ledger says of its words."
+        max_length=32, blank=True, default=new_salt, editable=False, help_text="For the ledger's digests of its words."
     )
     stop_source = models.CharField(max_length=120, blank=True, help_text="What ended it: a limit, a hook, a person.")
     answer = models.TextField(blank=True)
@@ -133,15 +132,18 @@ class Run(Noted, models.Model):
         help_text="The person who speaks in the agent's place until they hand back.",
     )  # fmt: skip
     taken_over_at = models.DateTimeField(null=True, blank=True)
+    # Named after the first of them, who took a run over. A request has a copy, `Approval.excluded`.
     takers = models.JSONField(
         default=list,
-        help_text="Keys of everybody who ever took it over, or a run above it, or started the run it tries again, or "
-        "one of whose calls it takes back, or made for another the token it was started with, or had a part in what was"
-        " said before in its conversation: none decides about it.",
+        help_text="Keys of people who may not decide about it: everybody who ever took over it or a run above it, "
+        "started the run it tries again or one whose call it takes back, made for another the token it was started "
+        "with, or had a part in what was said before in its conversation.",
     )
     claimed_at = models.DateTimeField(null=True, blank=True, help_text="When the worker that holds it took it.")
-    worked_seconds = models.FloatField(default=0, help_text="Of workers that have held it; waiting does not count.")
-    model_failures = models.PositiveSmallIntegerField(default=0, help_text="In a row, for the step being decided.")
+    worked_seconds = models.FloatField(default=0, help_text="By the workers that have held it; waiting does not count.")
+    model_failures = models.PositiveSmallIntegerField(
+        default=0, help_text="Failures in a row, for the step being decided."
+    )
 
     step_count = models.PositiveIntegerField(default=0)
     input_tokens = models.PositiveBigIntegerField(default=0)
@@ -157,8 +159,8 @@ class Run(Noted, models.Model):
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
     updated_at = models.DateTimeField()
-    erased_at = models.DateTimeField(null=True, blank=True, help_text="When its words were taken away.")
-    erased_by = models.CharField(max_length=200, blank=True, help_text="Who did, or that retention did.")
+    erased_at = models.DateTimeField(null=True, blank=True, help_text="When its words were erased.")
+    erased_by = models.CharField(max_length=200, blank=True, help_text="Who erased them, or that retention did.")
 
     class Meta:
         ordering = ["-created_at"]
@@ -180,7 +182,7 @@ class Run(Noted, models.Model):
             models.Index(fields=["state", "wake_at"], name="run_due"),
             models.Index(fields=["cost"], name="run_by_cost"),
             models.Index(fields=["state", "lease_until"], name="run_leases"),
-            # Each change of a run renews its place in every index: most refer to nothing by these.
+            # Each change of a run rewrites its place in every index. Most have none of these, so they are left out.
             models.Index(
                 fields=["conversation", "created_at"],
                 condition=Q(conversation__isnull=False),
@@ -204,35 +206,35 @@ class Run(Noted, models.Model):
                 fields=["undoes"],
                 condition=Q(undoes__isnull=False, took_back_nothing=False),
                 name="run_one_undo_of_a_call",
-                violation_error_message="A call is taken back by one run, unless that ended without having acted.",
+                violation_error_message="Only one run can take back a call, unless that run ended without acting.",
             ),
             models.CheckConstraint(
                 condition=Q(took_back_nothing=False) | Q(undoes__isnull=False, finished_at__isnull=False),
                 name="run_took_back_nothing_has_ended",
-                violation_error_message="Only a run that was to take a call back, and has ended, took nothing back.",
+                violation_error_message="Only an ended run that was to take back a call can have taken back nothing.",
             ),
             models.CheckConstraint(
                 condition=Q(mocks__isnull=True)
                 | Q(conversation__isnull=True, undoes__isnull=True, is_trial=False)
                 & (Q(retry_of__isnull=True) | ~Q(branch="")),
                 name="run_mocked_stands_alone",
-                violation_error_message="A mocked run is in no conversation, and tries no other run again.",
+                violation_error_message="A mocked run cannot be in a conversation, or try another run again.",
             ),
             models.CheckConstraint(
                 condition=~Q(state="running") | Q(lease_token__isnull=False, lease_until__isnull=False),
                 name="run_running_is_leased",
-                violation_error_message="A running run is held by a lease.",
+                violation_error_message="A running run must be held by a lease.",
             ),
             models.CheckConstraint(
                 condition=~Q(state__in=["succeeded", "failed", "stopped", "cancelled"])
                 | Q(finished_at__isnull=False, lease_token__isnull=True) & ~Q(stop_reason=""),
                 name="run_finished_says_why",
-                violation_error_message="A finished run says when and why it ended, and is held by nobody.",
+                violation_error_message="A finished run must say when and why it ended, and be held by nobody.",
             ),
             models.CheckConstraint(
                 condition=~Q(state="waiting") | ~Q(waiting_for=""),
                 name="run_waiting_says_for_what",
-                violation_error_message="A waiting run says what it waits for.",
+                violation_error_message="A waiting run must say what it waits for.",
             ),
         ]
 
@@ -245,7 +247,7 @@ class Run(Noted, models.Model):
 
     @property
     def origin_reference(self) -> str:
-        """The reference of the run it comes from. Empty: it comes from none."""
+        """The reference of the run it comes from. Empty if it comes from none."""
         return f"run_{self.retry_of_id.hex[-6:]}" if self.retry_of_id is not None else ""
 
     @property
@@ -259,12 +261,12 @@ class Run(Noted, models.Model):
 
     @property
     def is_mocked(self) -> bool:
-        """Whether its calls are answered by mocks: nothing that it does reaches a tool, or people."""
+        """Whether mocks answer its calls: nothing it does reaches a tool or people."""
         return self.mocks is not None
 
     @property
     def is_told_to_stop(self) -> bool:
-        """Whether a person wants it cancelled or put aside before its next model or tool call."""
+        """Whether a person wants it cancelled or paused before its next model or tool call."""
         return self.cancel_requested_at is not None or self.pause_requested_at is not None
 
 
@@ -275,12 +277,12 @@ class Step(Noted, models.Model):
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="steps", db_index=False)
     number = models.PositiveIntegerField()
     text = models.TextField(blank=True)
-    reasoning = models.TextField(blank=True, help_text="What the model thought, where it says so apart from its text.")
-    error = models.CharField(max_length=40, blank=True, help_text="Why no decision came of it.")
+    reasoning = models.TextField(blank=True, help_text="What the model thought, if it says so apart from its text.")
+    error = models.CharField(max_length=40, blank=True, help_text="Why it led to no decision.")
     model = models.CharField(max_length=120, blank=True)
     disclosed_tools = models.JSONField(default=list)
     provider_parts = models.JSONField(
-        null=True, blank=True, help_text="What the provider wants back unchanged, such as signed reasoning."
+        null=True, blank=True, help_text="What the provider needs back unchanged, such as signed reasoning."
     )
     finish_reason = models.CharField(max_length=40, blank=True)
     input_tokens = models.PositiveIntegerField(default=0)
@@ -288,13 +290,13 @@ class Step(Noted, models.Model):
     output_tokens = models.PositiveIntegerField(default=0)
     cost = models.DecimalField(max_digits=20, decimal_places=8, null=True)
     first_token_seconds = models.FloatField(
-        null=True, help_text="How long the first of the reply took to come, where it came piece by piece."
+        null=True, help_text="How long the first part of a streamed reply took to arrive."
     )
     asked = models.JSONField(
-        default=list, help_text="What models were asked for in it, where that is more than one reply, and what it took."
+        default=list, help_text="What models were asked in it, if that was more than one reply, and what it used."
     )
     more_looks = models.PositiveSmallIntegerField(
-        default=0, help_text="How often guidelines were looked at again in it because a planner wanted to."
+        default=0, help_text="How often a planner had guidelines looked at again in it."
     )
     started_at = models.DateTimeField()
     finished_at = models.DateTimeField()
@@ -305,7 +307,7 @@ class Step(Noted, models.Model):
             models.UniqueConstraint(
                 fields=["run", "number"],
                 name="step_one_per_number",
-                violation_error_message="A run has one step of each number.",
+                violation_error_message="A run can have only one step of each number.",
             )
         ]
         indexes = [models.Index(fields=["finished_at"], name="step_finished")]
@@ -315,7 +317,7 @@ class Step(Noted, models.Model):
 
 
 class ModelUse(models.Model):
-    """What a model took outside of a step: an answer to people, a second look, a reply no step was made of."""
+    """What a model used outside a step: an answer to people, a second look, a reply that no step was made from."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     run = models.ForeignKey(Run, on_delete=models.PROTECT, related_name="model_uses")
@@ -334,7 +336,7 @@ class ModelUse(models.Model):
 
 
 class Draft(models.Model):
-    """What a model has said so far in a step that is not stored yet. For people who watch; nothing rests on it.
+    """What a model has said so far in a step that is not stored yet. For people who watch; nothing depends on it.
 
     Written by `drafts`.
     """

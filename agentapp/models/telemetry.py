@@ -1,4 +1,4 @@
-"""How much of a run was told to a collector of traces. Written by `telemetry.exporting`."""
+"""How much of a run was exported to a trace collector. Written by `telemetry.exporting`."""
 
 from django.db import models
 
@@ -6,13 +6,13 @@ from agentapp.models.runs import Run
 
 
 class TraceProgress(models.Model):
-    """The spans of a run that were exported. There is one only where spans are."""
+    """The spans of a run that were exported. There is a row only if spans are."""
 
     run = models.OneToOneField(Run, primary_key=True, on_delete=models.CASCADE, related_name="trace_progress")
-    steps = models.PositiveIntegerField(default=0, help_text="How many of its steps, from the first, were exported.")
-    is_complete = models.BooleanField(default=False, help_text="The run has ended, and so was its own span.")
+    steps = models.PositiveIntegerField(default=0, help_text="How many of its steps were exported, from the first on.")
+    is_complete = models.BooleanField(default=False, help_text="The run has ended, and its own span was exported.")
     claimed_until = models.DateTimeField(
-        null=True, blank=True, help_text="So long one process exports it, and others leave it alone."
+        null=True, blank=True, help_text="Until then one process exports it, and others leave it alone."
     )
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
-"""Tools and where they come from. Written by `configuration`; what a tool promises, by `contracts`.
+"""Tools and where they come from. Written by `configuration`; a tool's contract is written by `contracts`.
 
-A tool's contract comes from its source and is overwritten when that is read again; its safety settings belong to
-admins, and no source makes them weaker.
+A tool's contract comes from its source and is overwritten when the source is read again. Its safety settings belong
+to admins, and no source makes them weaker.
 """
 
 from django.contrib.auth.models import User
@@ -29,18 +29,22 @@ class ToolSource(models.Model):
     kind = models.CharField(max_length=20, choices=Kind, default=Kind.PYTHON)
     location = models.CharField(
         max_length=500,
-        help_text="A module's dotted name; the address of a service; of an MCP server its address, or stdio: and the "
-        "name of its command in MCP_COMMANDS.",
+        help_text="A module's dotted name; a service's address; an MCP server's address, or stdio: and the name of its "
+        "command in MCP_COMMANDS.",
     )
-    enabled = models.BooleanField(default=True, help_text="The tools of a disabled source are offered to no model.")
+    enabled = models.BooleanField(default=True, help_text="No model is offered the tools of a disabled source.")
     origin = models.URLField(max_length=500, blank=True, help_text="Where its document was read from.")
-    details = models.JSONField(default=dict, blank=True, help_text="What it says of itself, as its title and version.")
-    schemes = models.JSONField(default=dict, blank=True, help_text="The ways in which it wants to be shown who asks.")
+    details = models.JSONField(
+        default=dict, blank=True, help_text="What it says about itself, such as its title and version."
+    )
+    schemes = models.JSONField(
+        default=dict, blank=True, help_text="The security schemes with which callers authenticate."
+    )
     credentials = models.JSONField(
-        default=dict, blank=True, help_text='For each of these a credential by name, as in {"token": "shop"}.'
+        default=dict, blank=True, help_text='The name of a credential for each scheme, for example {"token": "shop"}.'
     )
     hosts = models.JSONField(
-        default=list, blank=True, help_text="The hosts that its tools may ask. Empty: that of its address alone."
+        default=list, blank=True, help_text="The hosts its tools may call. Empty: only its address's host."
     )
     approval_receipts = models.BooleanField(
         default=False, help_text="Whether calls that people approved carry a signed receipt: X-Approval-Receipt."
@@ -73,13 +77,13 @@ class Tool(models.Model):
         ALWAYS = "always", "Always ask a person"
 
     class Idempotency(models.TextChoices):
-        NONE = "none", "None: a lost call is shown to a person, never repeated by itself"
+        NONE = "none", "None: a lost call is shown to a person, never repeated automatically"
         KEY = "key", "Honours the key: a lost call is repeated with the same key"
 
     class Overlap(models.TextChoices):
-        NONE = "none", "None: it is looked at alone"
+        NONE = "none", "None: it is looked at on its own"
         AUTO = "auto", "With the tools it overlaps with"
-        ALWAYS = "always", "Always: alone, with all the others named beside it"
+        ALWAYS = "always", "Always: on its own, with all the others named next to it"
 
     class AdditionalArguments(models.TextChoices):
         REJECT = "reject", "Reject the call and tell the model"
@@ -101,31 +105,35 @@ class Tool(models.Model):
     effects_template = models.JSONField(default=list)
     button_template = models.CharField(max_length=60, blank=True)
     confirm_template = models.CharField(
-        max_length=300, blank=True, help_text="What is typed to approve a critical call, as in {customer_id}."
+        max_length=300, blank=True, help_text="What people type to approve a critical call, for example {customer_id}."
     )
     declared_effect_class = models.CharField(max_length=20, choices=EffectClass, blank=True)
     takes_snapshot = models.BooleanField(default=False)
     takes_preview = models.BooleanField(default=False)
-    undone_by = models.CharField(max_length=120, blank=True, help_text="The tool that takes a call of this one back.")
+    undone_by = models.CharField(max_length=120, blank=True, help_text="The tool that undoes a call of this one.")
     output_schema = models.JSONField(null=True, blank=True, help_text="What a result looks like. Empty: not checked.")
     business_key_template = models.CharField(
-        max_length=300, blank=True, help_text="What makes two calls the same act, in any run, as in refund {order_id}."
+        max_length=300,
+        blank=True,
+        help_text="What makes two calls the same act, in any run. Example: refund {order_id}.",
     )
     return_direct = models.BooleanField(
         default=False, help_text="Its result is the run's answer; the model adds nothing."
     )
     parameters = models.JSONField(
-        default=dict, blank=True, help_text="What is said of its arguments beyond the schema, for agents with guidance."
+        default=dict,
+        blank=True,
+        help_text="What is said about its arguments beyond the schema, for agents with guidance.",
     )
     overlap = models.CharField(
         max_length=6, choices=Overlap, default=Overlap.AUTO, help_text="How agents with guidance look at it."
     )
     version = models.CharField(max_length=64, help_text="Digest of the contract. A change voids pending approvals.")
     wire = models.JSONField(
-        default=dict, blank=True, help_text="How a call reaches its source, where that is no code of ours."
+        default=dict, blank=True, help_text="How a call reaches its source, if that is not code of ours."
     )
     claims = models.JSONField(
-        default=dict, blank=True, help_text="What its source says of it beyond that. It is believed in nothing."
+        default=dict, blank=True, help_text="What else its source says about it. None of it is trusted."
     )
     waiting_contract = models.JSONField(
         null=True,
@@ -135,7 +143,7 @@ class Tool(models.Model):
     missing_since = models.DateTimeField(null=True, blank=True, help_text="Set when its source no longer lists it.")
 
     # Safety, from admins.
-    enabled = models.BooleanField(default=True, help_text="A disabled tool is offered to no model and runs for none.")
+    enabled = models.BooleanField(default=True, help_text="A disabled tool is offered to no model and never runs.")
     effect_class = models.CharField(
         max_length=20,
         choices=EffectClass,
@@ -145,7 +153,9 @@ class Tool(models.Model):
     approval_mode = models.CharField(max_length=10, choices=ApprovalMode, default=ApprovalMode.RULES)
     timeout_seconds = models.PositiveIntegerField(
         default=30,
-        validators=[MaxValueValidator(MAX_TIMEOUT_SECONDS, f"A day at most, which is {MAX_TIMEOUT_SECONDS} seconds.")],
+        validators=[
+            MaxValueValidator(MAX_TIMEOUT_SECONDS, f"At most one day, which is {MAX_TIMEOUT_SECONDS} seconds.")
+        ],
     )
     max_attempts = models.PositiveSmallIntegerField(
         default=3, help_text="For reads and tools that honour the key. Other writes are tried once."
@@ -169,7 +179,7 @@ class Tool(models.Model):
         help_text="In US dollars; counted into the run's cost.",
     )
     result_max_kb = models.PositiveIntegerField(
-        default=16, help_text="Of a result, how much the model is shown. People can read all of it."
+        default=16, help_text="How much of a result the model is shown. People can read all of it."
     )
     stop_on_failure = models.BooleanField(default=False, help_text="If it fails, the run ends.")
     trust = models.CharField(max_length=20, choices=Trust, default=Trust.UNTRUSTED)
@@ -178,11 +188,11 @@ class Tool(models.Model):
     pii_fields = models.JSONField(
         default=list,
         blank=True,
-        help_text="Arguments, and fields of results, that say something of a person: those who decide see them, others "
-        "need a permission.",
+        help_text="Arguments and fields of results that say something about a person. Those who decide see them; "
+        "others need a permission.",
     )
     questions = models.JSONField(
-        default=list, blank=True, help_text="Offered to people who ask the agent before they decide about a call."
+        default=list, blank=True, help_text="Suggested to people who ask the agent before they decide about a call."
     )
     owner = models.CharField(max_length=120, blank=True, help_text="Whom to ask about this tool.")
 
@@ -198,7 +208,7 @@ class Tool(models.Model):
             models.CheckConstraint(
                 condition=Q(max_attempts__gte=1),
                 name="tool_is_tried",
-                violation_error_message="A tool is tried at least once.",
+                violation_error_message="A tool must be tried at least once.",
             ),
         ]
 
@@ -216,13 +226,13 @@ class Tool(models.Model):
 
     @property
     def is_in_use(self) -> bool:
-        """Whether it may be offered and called: switched on, as is its source, there, and as people know it."""
+        """Whether it may be offered and called: it and its source are on, it is not missing, and no contract waits."""
         there = self.missing_since is None and self.waiting_contract is None
         return self.enabled and self.source.enabled and there
 
 
 class PendingImport(models.Model):
-    """An OpenAPI document that somebody has read and not picked from yet. It is thrown away after a while."""
+    """An OpenAPI document that somebody has read but not picked from yet. It is deleted after a while."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
@@ -234,8 +244,8 @@ class PendingImport(models.Model):
     prefix = models.CharField(max_length=40, blank=True)
     checks_answers = models.BooleanField(default=False)
     summary = models.JSONField()
-    listing = models.JSONField(help_text="Its operations, as they are shown.")
-    choices = models.JSONField(default=dict, help_text="Those that are picked: by its key the name and effect of each.")
+    listing = models.JSONField(help_text="Its operations as they are shown.")
+    choices = models.JSONField(default=dict, help_text="Those picked: key to name and effect class.")
 
     class Meta:
         indexes = [models.Index(fields=["created_at"], name="pending_import_age")]

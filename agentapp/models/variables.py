@@ -1,4 +1,4 @@
-"""What an agent always knows of its customer, read by a tool. Written in the admin, through `configuration`."""
+"""What an agent always knows about its customer, read by a tool. Written in the admin, through `configuration`."""
 
 from django.core.exceptions import ValidationError
 from django.db import models
@@ -13,7 +13,7 @@ from approvals.models.rules import TEN_YEARS_AT_MOST
 
 def _arguments_are_an_object(value: object) -> None:
     if not isinstance(value, dict):
-        raise ValidationError("Arguments are one JSON object.")
+        raise ValidationError("Arguments must be one JSON object.")
     try:
         parse(canonical(value))
     except MalformedJSON as error:
@@ -21,25 +21,25 @@ def _arguments_are_an_object(value: object) -> None:
 
 
 class ContextVariable(models.Model):
-    """A value that a tool reads, and for how long it counts."""
+    """A value that a tool reads, and how long it stays valid."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="variables")
-    name = models.SlugField(max_length=80, help_text="As the agent reads it, as in open-orders.")
+    name = models.SlugField(max_length=80, help_text="The name the agent reads, for example open-orders.")
     tool = models.ForeignKey(
         Tool,
         on_delete=models.PROTECT,
         related_name="+",
-        help_text="What reads it: a tool of the agent that only reads.",
+        help_text="The tool that reads it: one of the agent's tools that only reads.",
     )
     arguments = models.JSONField(
-        default=dict, blank=True, validators=[_arguments_are_an_object], help_text="With which arguments it is called."
+        default=dict, blank=True, validators=[_arguments_are_an_object], help_text="The arguments it is called with."
     )
     freshness_seconds = models.PositiveIntegerField(
         null=True,
         blank=True,
         validators=[TEN_YEARS_AT_MOST],
-        help_text="For how long a value counts. Empty means that each run reads its own.",
+        help_text="How long a value stays valid. Empty means that each run reads its own.",
     )
 
     class Meta:

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from approvals.ids import uuid7
 
-# What an endpoint can want, by the names that the ledger gives its events.
+# What an endpoint can subscribe to, by the names of the ledger's events.
 WEBHOOK_EVENTS = (
     "approval.requested",
     "approval.asked",
@@ -42,14 +42,16 @@ WEBHOOK_EVENTS = (
     "switch.engaged",
     "switch.released",
 )
-# What the button "Send a test" sends. Nobody can want it, and nobody need.
+# What the button "Send a test" sends. No endpoint can subscribe to it, and none needs to.
 TEST_EVENT = "webhook.test"
 
-_is_credential = RegexValidator(r"^[A-Z][A-Z0-9_]{0,79}$", "A credential's name is of capital letters, digits and _.")
+_is_credential = RegexValidator(
+    r"^[A-Z][A-Z0-9_]{0,79}$", "A credential's name has only capital letters, digits and _."
+)
 
 
 def validate_events(value: Any) -> None:
-    """A list of events there are, each once."""
+    """A list of known events, each once."""
     if not isinstance(value, list) or not value:
         raise ValidationError("Name at least one event.")
     unknown = [one for one in value if one not in WEBHOOK_EVENTS]
@@ -60,25 +62,27 @@ def validate_events(value: Any) -> None:
 
 
 class WebhookEndpoint(models.Model):
-    """An address that is told of events, with a signature. Its secrets are named here and kept elsewhere."""
+    """An address that is told about events, with a signature. Its secrets are named here and kept elsewhere."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.SlugField(max_length=80, unique=True)
     url = models.CharField(
         "address", max_length=500, validators=[URLValidator(["https", "http"])],
-        help_text="Where events are posted to. http and inner addresses are for OUTBOUND_NETWORKS alone.",
+        help_text="Where events are posted. http and internal addresses must be in OUTBOUND_NETWORKS.",
     )  # fmt: skip
-    events = models.JSONField(default=list, validators=[validate_events], help_text="Those that it is told of.")
+    events = models.JSONField(default=list, validators=[validate_events], help_text="The events it is told about.")
     credential = models.CharField(
         max_length=80, validators=[_is_credential],
-        help_text="The secret that events are signed with, by name, as in SHOP_EVENTS: the variable "
-        "CREDENTIAL_SHOP_EVENTS holds it, as in whsec_….",
+        help_text="The name of the secret that events are signed with, for example SHOP_EVENTS: the variable "
+        "CREDENTIAL_SHOP_EVENTS holds the secret, in the form whsec_….",
     )  # fmt: skip
     previous_credential = models.CharField(
         max_length=80, blank=True, validators=[_is_credential],
-        help_text="While a secret is replaced: the old one. Events then carry a signature with each.",
+        help_text="The old secret while it is being replaced. Events then carry a signature with each.",
     )  # fmt: skip
-    active = models.BooleanField(default=True, help_text="One that is not active is sent nothing, and nothing is kept.")
+    active = models.BooleanField(
+        default=True, help_text="An inactive endpoint is sent nothing, and nothing is kept for it."
+    )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:
@@ -87,12 +91,12 @@ class WebhookEndpoint(models.Model):
             models.CheckConstraint(
                 condition=~Q(credential=""),
                 name="webhook_is_signed",
-                violation_error_message="Every event is signed: name a credential.",
+                violation_error_message="Every event is signed, so name a credential.",
             ),
             models.CheckConstraint(
                 condition=~Q(credential=models.F("previous_credential")),
                 name="webhook_two_secrets_differ",
-                violation_error_message="The previous credential is another than the present one.",
+                violation_error_message="The previous credential must differ from the current one.",
             ),
         ]
 
@@ -101,23 +105,23 @@ class WebhookEndpoint(models.Model):
 
 
 class WebhookProgress(models.Model):
-    """How far an endpoint has been told, and how it fares. What moves all the time is no configuration."""
+    """How far an endpoint has been told, and its health. What changes all the time is not configuration."""
 
     endpoint = models.OneToOneField(
         WebhookEndpoint, primary_key=True, on_delete=models.CASCADE, related_name="progress", editable=False
     )
-    read_until = models.DateTimeField(help_text="Every event before has its delivery.")
+    read_until = models.DateTimeField(help_text="Every event before this moment has its delivery.")
     failing_since = models.DateTimeField(null=True, help_text="The first failure since the last success.")
     failed_at = models.DateTimeField(null=True, help_text="The last failure.")
-    sending_until = models.DateTimeField(null=True, help_text="While a worker sends to it.")
-    problem = models.CharField(max_length=500, blank=True, help_text="Why it was switched off by itself.")
+    sending_until = models.DateTimeField(null=True, help_text="Until then a worker sends to it.")
+    problem = models.CharField(max_length=500, blank=True, help_text="Why it was switched off automatically.")
 
     def __str__(self) -> str:
         return str(self.endpoint)
 
 
 class WebhookDelivery(models.Model):
-    """One event for one endpoint: the text that is sent, and what came of sending it."""
+    """One event for one endpoint: the text that is sent, and the outcome."""
 
     class State(models.TextChoices):
         QUEUED = "queued", "Queued"
@@ -128,12 +132,12 @@ class WebhookDelivery(models.Model):
     endpoint = models.ForeignKey(WebhookEndpoint, on_delete=models.CASCADE, related_name="deliveries")
     event_id = models.UUIDField(help_text="The event in the ledger; the same as the header webhook-id.")
     type = models.CharField(max_length=60)
-    body = models.TextField(help_text="To the letter as it is sent, each time.")
+    body = models.TextField(help_text="Exactly as it is sent, each time.")
     state = models.CharField(max_length=10, choices=State, default=State.QUEUED)
     attempts = models.PositiveSmallIntegerField(default=0)
     status = models.PositiveSmallIntegerField(null=True, help_text="What the server last answered.")
     error = models.CharField(max_length=500, blank=True)
-    next_at = models.DateTimeField(null=True, help_text="When it is sent next.")
+    next_at = models.DateTimeField(null=True, help_text="When it will next be sent.")
     created_at = models.DateTimeField()
     sent_at = models.DateTimeField(null=True)
 
@@ -148,17 +152,17 @@ class WebhookDelivery(models.Model):
             models.UniqueConstraint(
                 fields=["endpoint", "event_id"],
                 name="webhook_delivery_once",
-                violation_error_message="An endpoint is told once of an event.",
+                violation_error_message="An endpoint is told about an event once.",
             ),
             models.CheckConstraint(
                 condition=~Q(state="queued") | Q(next_at__isnull=False),
                 name="webhook_queued_has_time",
-                violation_error_message="A queued delivery says when it is sent next.",
+                violation_error_message="A queued delivery must say when it is sent next.",
             ),
             models.CheckConstraint(
                 condition=~Q(state="sent") | Q(sent_at__isnull=False),
                 name="webhook_sent_has_time",
-                violation_error_message="A sent delivery says when it was sent.",
+                violation_error_message="A sent delivery must say when it was sent.",
             ),
         ]
 

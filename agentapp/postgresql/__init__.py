@@ -1,1 +1,1 @@
-"""Django's way to PostgreSQL, with what pages need of each connection. Named as ENGINE by `connections`."""
+"""Django's PostgreSQL backend, with the connection settings that pages need. `connections` names it as ENGINE."""

@@ -1,4 +1,4 @@
-"""Where Django looks for it."""
+"""Django looks for the backend in this module."""
 
 import re
 from functools import lru_cache
@@ -12,10 +12,10 @@ _MOST_REMEMBERED = 1024
 
 
 class NumberedCursor(base.CursorMixin, psycopg.RawCursor[Any]):
-    """Sends values apart from the statement, as Django's `ServerBindingCursor` does.
+    """Sends values separately from the statement, as Django's `ServerBindingCursor` does.
 
-    Where the values go is found out once for each statement. The library does so each time for those that are long or
-    have many values, and ours are: it was a twentieth of what a step costs a worker.
+    It works out where the values go once for each statement. The library does so every time for statements that are
+    long or have many values, as ours are: that took a twentieth of a worker's time for a step.
     """
 
     def execute(self, query: Any, params: Any = None, **told: Any) -> Any:
@@ -27,16 +27,16 @@ class NumberedCursor(base.CursorMixin, psycopg.RawCursor[Any]):
 
 @lru_cache(_MOST_REMEMBERED)
 def numbered(statement: str) -> bytes:
-    """A statement of Django's as PostgreSQL takes it: `%s` as `$1` and so on, and each `%` once."""
+    """A Django statement as PostgreSQL takes it: each `%s` becomes `$1` and so on, and each `%%` becomes `%`."""
     places = count(1)
     return re.sub("%[s%]", lambda found: f"${next(places)}" if found[0] == "%s" else "%", statement).encode()
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Has no statement compiled before it runs.
+    """Turns off just-in-time compilation of statements.
 
-    What a page asks about requests and rights has so many parts that PostgreSQL takes it for costly. It is answered in
-    some milliseconds, and compiling it would take sixty, anew each time.
+    What a page asks about requests and rights has so many parts that PostgreSQL thinks it costly. It is answered in a
+    few milliseconds, and compiling would take sixty each time.
     """
 
     def get_connection_params(self) -> dict[str, Any]:

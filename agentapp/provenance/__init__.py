@@ -1,7 +1,7 @@
 """Where each value of a proposed call came from: people, the customer, our systems, outside, or the model. Pure.
 
-What is recorded decides: who wrote a message, how far a tool's result is to be trusted. Values are then looked for
-in what was recorded, however they are spelled there. What is found nowhere, the model made.
+The record decides: who wrote a message, how far a tool's result can be trusted. Values are then looked for in what was
+recorded, however they are spelled there. A value that is found nowhere was made up by the model.
 """
 
 from agentapp.provenance.handed import handed_to

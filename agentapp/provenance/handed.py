@@ -1,4 +1,4 @@
-"""What a run was handed by another: by the agent that asked it, or by the call it takes back. Reads rows."""
+"""What a run was handed by another: by the agent that asked it, or through the call it takes back. Reads rows."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,12 +26,12 @@ from agentapp.provenance.sources import (
 from agentapp.transcript import load_steps
 
 BY_ASKER = "{}, told the agent that asked"
-BY_FORKER = "Filled in by whoever forked the run"
+BY_FORKER = "Filled in by the person who forked the run"
 TAKEN_BACK = "The call to be taken back"
 
 
 def handed_to(run: Run) -> list[Source]:
-    """What whoever began a run had been told. No query for a run that a person or a program started."""
+    """What the agent or person behind a run had been told. No query for a run that a person or program started."""
     if run.parent_id is not None:
         return list(_by_asker(run))
     if run.opening:
@@ -50,7 +50,7 @@ def before(call: ToolExecution) -> Past:
 
 
 def _by_asker(run: Run) -> Iterator[Source]:
-    """What is from outside stays so, handed on or not; anything better counts for what the agent handed on alone."""
+    """What came from outside stays so, handed on or not; anything better counts only for what the agent handed on."""
     call = _calls().filter(subrun=run).first()
     if call is None:
         return
@@ -65,7 +65,7 @@ def _by_asker(run: Run) -> Iterator[Source]:
 
 
 def _by_call(run: Run) -> Iterator[Source]:
-    """What a call ran with, each value as it was for that call: what a model made was allowed, and is a fact now."""
+    """A call's arguments, each with its origin for that call. What a model made up was allowed, so it is a fact now."""
     call = _calls().get(undone_in=run)
     arguments, was = read(call.executed_text), read(call.arguments_text)
     schema = call.tool.input_schema if call.tool is not None else {}

@@ -1,4 +1,4 @@
-"""The origin of every value of a call's arguments, and what is told of it in words and to rules."""
+"""The origin of every value in a call's arguments, and what people and rules are told about it."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ from agentapp.provenance.sources import (
 from approvals.digest import canonical
 from approvals.masking import blotted, secret_texts
 
-# Of several, the last counts: what rules are told of an argument with many values.
+# If an argument has several values, rules are told the origin that comes last here.
 WORST_LAST = (UNMARKED, DEFAULT, STAFF, TRUSTED, CUSTOMER, MODEL, OUTSIDE)
 MAX_VALUES = 300
 MAX_PIECES = 40
@@ -31,7 +31,7 @@ MAX_QUOTE = 120
 SHORT_TEXT = 200
 NOT_LOOKED_THROUGH = "Too much to look through"
 
-# Bounded as such names are: begun anew within a long word and run to its end each time, it would take its square.
+# Lengths are bounded: without that, restarting within a long word would take quadratic time.
 _PIECE = re.compile(
     r"[\w.+-]{1,64}+@[\w-]++(?:\.[\w-]++)+"  # an e-mail address
     r"|https?://[^\s\"'<>)\]]+"
@@ -46,7 +46,7 @@ _PART_OF_ADDRESS = re.compile(r"[,;\n]")
 
 @dataclass(frozen=True)
 class Origin:
-    """Where one value came from. `part`: the piece of a longer text that this is about."""
+    """Where one value came from. `part`: the piece of a longer text that this concerns."""
 
     path: str
     origin: str
@@ -58,7 +58,7 @@ class Origin:
     part: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """Without what it does not say."""
+        """Without empty fields."""
         return {name: value for name, value in asdict(self).items() if value not in ("", None)}
 
 
@@ -72,7 +72,7 @@ def origins_of(
 ) -> list[Origin]:
     """The origin of each value, in order. `was`: the arguments before a person changed them.
 
-    What is secret has an origin and no quote, and stands in nobody else's.
+    A secret value has an origin but no quote, and appears in no other quote.
     """
     before = _stood(was) if was is not None else None
     hidden = secret_texts(dict(arguments), secret) if secret else set()
@@ -109,7 +109,7 @@ def _of_value(sources: Sources, path: str, value: Any) -> list[Origin]:
 
 
 def _of_pieces(sources: Sources, path: str, text: str) -> list[Origin]:
-    """A text the model wrote, by what in it is somebody else's: an account, an address, an amount."""
+    """The origins of the pieces that a text by the model took from others: an account, an address, an amount."""
     told: list[Origin] = []
     for count, piece in enumerate(pieces_of(text)):
         if count >= MAX_PIECES:
@@ -123,7 +123,7 @@ def _of_pieces(sources: Sources, path: str, text: str) -> list[Origin]:
 
 
 def pieces_of(text: str) -> list[str]:
-    """What in a text names something: accounts, addresses, amounts."""
+    """The pieces of a text that name something: accounts, addresses, amounts."""
     plain = spelling.folded(text) if not text.isascii() else text
     pieces = [piece.strip(" .,'") for piece in _PIECE.findall(plain)]
     if len(plain) <= SHORT_TEXT:
@@ -157,7 +157,7 @@ def _is_default(schema: Mapping[str, Any], name: Part, arguments: Mapping[str, A
 
 
 def _is_choice(schema: Mapping[str, Any], parts: Sequence[Part], value: Any) -> bool:
-    """Whether the schema itself offers a value: then nobody need have told the model."""
+    """Whether the schema itself offers a value, so that the model need not have it from anybody."""
     return any(value in described.get("enum", ()) or described.get("const") == value
                for described in _described([schema], parts, schema.get("$defs", {})))  # fmt: skip
 
@@ -184,11 +184,11 @@ def _ways(schema: Any, definitions: Mapping[str, Any], depth: int = 4) -> list[d
     return [schema, *(way for other in others for way in _ways(other, definitions, depth - 1))]
 
 
-# --- What is told of it ------------------------------------------------------------------------
+# --- What rules and people are told ------------------------------------------------------------
 
 
 def by_argument(origins: Iterable[Mapping[str, Any]], schema: Mapping[str, Any]) -> dict[str, str]:
-    """What rules see: by argument the worst origin of its values, and by path each value's own."""
+    """What rules see: for each argument the worst origin of its values, and for each path that value's own."""
     told = dict.fromkeys(schema.get("properties", {}), UNMARKED)
     for row in origins:
         path, origin = str(row.get("path", "")), str(row.get("origin", MODEL))
@@ -202,9 +202,10 @@ def by_argument(origins: Iterable[Mapping[str, Any]], schema: Mapping[str, Any])
 def after_edit(
     origins: Sequence[Mapping[str, Any]], was: Mapping[str, Any], now: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """The origins of arguments that a person has changed: what they changed is theirs, the rest came as it came.
+    """The origins of arguments that a person has changed: what they changed is theirs, the rest keeps its origin.
 
-    So did what stood elsewhere in the same argument: whoever takes an entry out of a list moves those behind it.
+    A value that was elsewhere in the same argument keeps its origin too: removing an entry from a list moves the
+    entries after it.
     """
     by_path: dict[str, list[dict[str, Any]]] = {}
     for row in origins:
@@ -223,7 +224,7 @@ def after_edit(
 
 
 def _stood(arguments: Mapping[str, Any]) -> dict[tuple[Part, str], list[str]]:
-    """By argument and value the paths at which it stands."""
+    """For each argument and value, the paths at which the value occurs."""
     found: dict[tuple[Part, str], list[str]] = {}
     for parts, value in leaves(dict(arguments)):
         if parts:
@@ -232,6 +233,6 @@ def _stood(arguments: Mapping[str, Any]) -> dict[tuple[Part, str], list[str]]:
 
 
 def from_outside(origins: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The arguments that hold what came from outside, each once."""
+    """The arguments that contain anything from outside, each once."""
     paths = [str(row.get("path", "")) for row in origins if row.get("origin") == OUTSIDE]
     return list(dict.fromkeys(str(next(iter(parts_of(path)), path)) for path in paths))

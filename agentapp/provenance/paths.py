@@ -1,4 +1,4 @@
-"""The way to a value within a call's arguments, as in items[0].iban."""
+"""The path to a value within a call's arguments, such as items[0].iban."""
 
 import json
 import re
@@ -24,7 +24,7 @@ def path_of(parts: tuple[Part, ...]) -> str:
 
 
 def parts_of(path: str) -> tuple[Part, ...]:
-    """What `path_of` was given."""
+    """The inverse of `path_of`."""
     found: list[Part] = []
     for name, index, quoted in _PART.findall(path):
         found.append(name or (int(index) if index else json.loads(quoted)))
@@ -32,7 +32,7 @@ def parts_of(path: str) -> tuple[Part, ...]:
 
 
 def leaves(value: Any, parts: tuple[Part, ...] = ()) -> Iterator[tuple[tuple[Part, ...], Any]]:
-    """Every value that holds no other, with the way to it. An empty object or list is one."""
+    """Every value that contains no other, with its path. An empty object or list is one."""
     if isinstance(value, dict) and value:
         for name, item in value.items():
             yield from leaves(item, (*parts, name))

@@ -1,6 +1,6 @@
-"""Who had a hand in a call's arguments without writing them: they asked about it, or said how it should be. Reads rows.
+"""Who influenced a call's arguments without writing them, by asking about it or saying how it should be. Reads rows.
 
-What the agent proposes then is theirs as much as what they change themselves, as far as approving it goes.
+When it comes to approving the call, what the agent then proposes counts as theirs, like what they change themselves.
 """
 
 import uuid
@@ -15,11 +15,11 @@ from approvals import standing
 from approvals.models import Question
 
 ASKED = "What a person asked"
-ANEW = "Proposed anew after people had asked, or changed it"
+ANEW = "Proposed again after people had asked about it or changed it"
 
 
 def asked(questions: Iterable[Question]) -> list[Source]:
-    """What people asked the agent about a call. What stood in the call itself they have only repeated."""
+    """What people asked the agent about a call. What was in the call itself they only repeated."""
     return [
         Source(
             STAFF,
@@ -36,9 +36,10 @@ def asked(questions: Iterable[Question]) -> list[Source]:
 def with_people(
     origins: Sequence[dict[str, Any]], sources: Sources, arguments: Mapping[str, Any], hands: Collection[int] = ()
 ) -> list[dict[str, Any]]:
-    """The origins of a request, each with whose words its value stands in; those who had a hand in the whole come last.
+    """The origins of a request, each with the people whose words contain its value. Those who influenced the whole come
+    last.
 
-    No query unless a value stands in what somebody said when they decided about an earlier call.
+    No query unless a value occurs in what people said when they decided about an earlier call.
     """
     said = _said(origins, sources, arguments)
     who = standing.who_said({request for requests in said.values() for request in requests}) if said else {}
@@ -54,7 +55,7 @@ def with_people(
 def _said(
     origins: Iterable[Mapping[str, Any]], sources: Sources, arguments: Mapping[str, Any]
 ) -> dict[str, set[uuid.UUID]]:
-    """By path the requests in whose answers a value stands, first named there."""
+    """For each path, the requests whose answers were the first to name its value."""
     words = [(source.request, Sources([source])) for source in sources.items if source.request is not None]
     if not words:
         return {}
@@ -64,7 +65,7 @@ def _said(
         path = path_of(parts)
         if not parts or path in weak:
             continue
-        # What is not looked through may be anybody's.
+        # What is not searched may be anybody's.
         by = {request for request, one in words if count >= MAX_VALUES or _names(one, value)}
         if by:
             found[path] = by
@@ -72,7 +73,7 @@ def _said(
 
 
 def _names(one: Sources, value: Any) -> bool:
-    """Whether a value, or a piece of it, stands in somebody's words."""
+    """Whether a value, or a piece of it, occurs in a person's words."""
     every = [value, *pieces_of(value)] if isinstance(value, str) else [value]
     for each in every:
         whole = one.find(each)

@@ -1,4 +1,4 @@
-"""Everything a model had been told when it proposed a call, by whose words they are, made to be searched."""
+"""Everything a model had been told when it proposed a call, by whose words they are, in searchable form."""
 
 import json
 import uuid
@@ -19,7 +19,7 @@ from approvals.masking import blotted
 STAFF, TRUSTED, CUSTOMER, OUTSIDE = "staff", "trusted", "customer", "outside"
 DEFAULT, MODEL, UNMARKED = "default", "model", "unmarked"
 
-# Where a value stands in several places, the first of these counts.
+# If a value occurs in several places, the first of these counts.
 MOST_TRUSTED = (STAFF, TRUSTED, CUSTOMER, OUTSIDE)
 
 GIVEN = "What the run was given"
@@ -29,7 +29,7 @@ QUOTE_AROUND = 30
 
 @dataclass(frozen=True)
 class Source:
-    """One thing the model was told, and whose words it is."""
+    """One thing the model was told, and whose words they are."""
 
     origin: str
     title: str
@@ -38,18 +38,18 @@ class Source:
     call: str = ""
     ref: str = ""
     own: str = ""
-    """Of a result: what the call itself said, and what this run had written anywhere before. It proves nothing."""
+    """For a result: what the call itself said, and what this run had written anywhere before. It proves nothing."""
     within: str = ""
-    """Of what another run had been told: the words that were handed on. What does not stand in them was not."""
+    """For what another run had been told: the words that were handed on. Anything else was not handed on."""
     request: uuid.UUID | None = None
-    """Of what people said when they decided: about which request."""
+    """For what people said when they decided: about which request."""
 
     def proves(self, value: Any) -> bool:
-        """Whether it says where a value comes from that stands in it."""
+        """Whether a value that occurs in this source came from it."""
         return not stands_in(self.own, value) and (not self.within or stands_in(self.within, value))
 
     def quote(self, spelled: str) -> str:
-        """The place where it stands, as it stands there; empty where it is written in another way there."""
+        """The passage with this spelling, as written there; empty if the value is written differently there."""
         for line in self.lines:
             at = line.lower().find(spelled)
             if at >= 0:
@@ -60,7 +60,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Past:
-    """What a run's rows hold of the time before a call was proposed. Of a step, only calls with an answer count."""
+    """What a run's rows contain from before a call was proposed. Of a step, only answered calls count."""
 
     run: Run
     steps: Sequence[StepRows] = ()
@@ -68,7 +68,7 @@ class Past:
     handed: Sequence[Source] = ()
     """What another run had been told before this one began for it."""
     summary: str = ""
-    """What stands in the place of earlier messages. It tells of what others said."""
+    """The summary that replaces earlier messages. It reports what others said."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Sources:
         return "\n".join(texts), _starts(texts)
 
     def find(self, value: Any) -> Found | None:
-        """The most trusted place that has a value of its own; the earliest of those."""
+        """The most trusted source that a value came from; the earliest of several."""
         best: Found | None = None
         for found in self._everywhere(value):
             if best is None or MOST_TRUSTED.index(found.source.origin) < MOST_TRUSTED.index(best.source.origin):
@@ -104,7 +104,7 @@ class Sources:
         return best
 
     def find_split(self, value: str) -> Found | None:
-        """Where the least trusted piece of an identifier stands, when all of it was put together from pieces."""
+        """The source of the least trusted piece of an identifier that was put together from pieces."""
         bare, at = spelling.compact(spelling.folded(value)), 0
         worst: Found | None = None
         while at < len(bare):
@@ -134,7 +134,7 @@ class Sources:
         return None
 
     def _everywhere(self, value: Any) -> Iterator[Found]:
-        """Each source that has a value, once for each way of writing it."""
+        """Each source that contains a value, once for each way of writing it."""
         absent: list[str] = []
         for wanted, how in _ways(value):
             text, starts = self._compact if how == _COMPACT else (self.text, self._starts)
@@ -147,7 +147,7 @@ class Sources:
                 yield Found(source, wanted)
 
     def _each(self, text: str, starts: list[int], wanted: str, how: str) -> Iterator[Source]:
-        """The sources that have it, each once however often it stands there."""
+        """The sources that contain it, each once however often it occurs there."""
         begin = 0
         while (at := next(_HOW[how](text, wanted, begin), None)) is not None:
             index = bisect_right(starts, at) - 1
@@ -170,7 +170,7 @@ _HOW = {_WORDS: spelling.occurrences, _NUMBER: spelling.occurrences_of_number, _
 
 
 def _ways(value: Any) -> Iterator[tuple[str, str]]:
-    """How a value may stand in a text, and how to look for each."""
+    """The ways in which a value may be written in a text, and how to look for each."""
     text = "" if isinstance(value, int | float) else spelling.folded(str(value))
     number = spelling.number_in(value)
     if number is not None:
@@ -185,7 +185,7 @@ def _ways(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def stands_in(text: str, value: Any) -> bool:
-    """Whether a folded text has a value in any way it may be written."""
+    """Whether a folded text contains a value, however it is written."""
     if not text:
         return False
     return any(
@@ -202,7 +202,7 @@ def _starts(texts: Sequence[str]) -> list[int]:
     return starts
 
 
-# --- What there is -----------------------------------------------------------------------------
+# --- The sources of a run ----------------------------------------------------------------------
 
 
 def sources_of(past: Past) -> Sources:
@@ -219,10 +219,10 @@ def _configured(run: Run) -> Iterator[Source]:
 
 
 def _said(past: Past) -> Iterator[Source]:
-    """What people wrote. A run within a conversation is given what the customer said; one alone, what its starter did.
+    """What people wrote. A run in a conversation is given what the customer said; a run alone, what its starter said.
 
-    One that another agent asked for was given that agent's words, which are a model's: what in them is whose, what
-    that agent had been told says. One that takes a call back was given the reason of whoever asked for it.
+    A run that another agent asked for was given that agent's words, which are a model's. What that agent had been told
+    shows whose they are. A run that takes a call back was given the reason of the person who asked for it.
     """
     run = past.run
     for message in past.messages:
@@ -239,7 +239,7 @@ def _said(past: Past) -> Iterator[Source]:
 
 
 def _called(past: Past) -> Iterator[Source]:
-    """What calls gave back, and what people said about them."""
+    """What calls returned, and what people said about them."""
     written = ""
     for rows in past.steps:
         for execution in rows.executions:
@@ -256,9 +256,9 @@ def _called(past: Past) -> Iterator[Source]:
 
 
 def said_about(execution: ToolExecution, number: int, own: str) -> Source | None:
-    """What people said of a call instead of letting it run. None: it ran, or nobody said anything.
+    """What people said about a call instead of letting it run. None: it ran, or nobody said anything.
 
-    `own`: what the call itself said. Whoever names that has only repeated it.
+    `own`: what the call itself said. People who name that have only repeated it.
     """
     if not execution.approval_id or execution.started_at is not None:
         return None
@@ -287,7 +287,7 @@ def _lines_of_result(execution: ToolExecution) -> tuple[str, ...]:
 
 
 def changed_by_person(execution: ToolExecution) -> tuple[str, ...]:
-    """The values a person put into a call before it ran."""
+    """The values that a person put into a call before it ran."""
     if not execution.approval_id or not execution.executed_text or execution.executed_text == execution.arguments_text:
         return ()
     was = {str(value) for _, value in leaves(read(execution.arguments_text))}

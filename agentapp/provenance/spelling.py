@@ -1,7 +1,7 @@
-"""One value in all the ways it may be written, and texts made alike, so that one is found in the other. Pure.
+"""All the ways to write one value, and texts in normalised form, so that one is found in the other. Pure.
 
-What hides a value from the eye hides it from no search: signs of no width, letters of other alphabets that look the
-same, text that is turned round, entities, and JSON inside of JSON are read as a model reads them.
+What hides a value from the eye does not hide it from a search: zero-width characters, look-alike letters of other
+alphabets, reversed text, entities, and JSON inside JSON are read as a model reads them.
 """
 
 import html
@@ -29,7 +29,7 @@ _NO_WIDTH = dict.fromkeys(
     )
     for code in range(first, last + 1)
 )  # fmt: skip
-# Of Cyrillic and Greek, as small letters: what the capital or the small one is taken for.
+# Lower-case Cyrillic and Greek letters, each with the Latin letter that it or its capital looks like.
 _LOOKS_LIKE = str.maketrans("авекмнорстухіјѕԁԛԝαβεζηικμνορτυχ", "abekmhopctyxijsdqwabezhikmnoptyx")
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _TURNED = re.compile("[\u202e\u2067]([^\u202c\u2069\n]*)")
@@ -44,7 +44,7 @@ _MONTHS = (
 
 
 def lines_of(value: Any) -> list[str]:
-    """Every text and number in a JSON value, names too, each as a line of its own, and what a reader makes of it."""
+    """Every text and number in a JSON value, including names, each on its own line, and how a reader decodes it."""
     found: list[str] = []
     _gather(value, found, 0)
     return found
@@ -85,7 +85,7 @@ def _read_otherwise(text: str, depth: int) -> Iterator[str]:
 
 
 def folded(text: str) -> str:
-    """A text with nothing left that only looks different: case, spaces, signs of no width, letters that look alike."""
+    """A text without superficial differences: case, spaces, zero-width characters, look-alike letters."""
     if "\x1b" in text:
         text = _ANSI.sub("", text)
     if not text.isascii():
@@ -94,7 +94,7 @@ def folded(text: str) -> str:
 
 
 def folded_lines(lines: Iterable[str]) -> str:
-    """Lines folded at once, each still a line of its own."""
+    """Lines folded all at once, each still on its own line."""
     text = "\n".join([line.replace("\n", " ") if "\n" in line else line for line in lines])
     if not text.isascii() or "\x1b" in text:
         return "\n".join(folded(line) for line in text.split("\n"))
@@ -107,18 +107,18 @@ def folded_lines(lines: Iterable[str]) -> str:
 
 
 def compact(text: str) -> str:
-    """A folded text without what stands between the groups of a number or an identifier. Lines stay lines."""
+    """A folded text without the separators in a number or an identifier. Lines stay lines."""
     return text.translate(_SEPARATORS)
 
 
 def is_identifier(text: str) -> bool:
-    """Whether a folded text names a thing, as an account number does: it has digits, and is no sentence."""
+    """Whether a folded text is an identifier such as an account number: it has digits, and is not a sentence."""
     bare = compact(text)
     return len(bare) >= MIN_COMPACT and any(c.isdigit() for c in bare) and bare.isalnum() and len(text) <= 64
 
 
 def is_marked(value: Any) -> bool:
-    """Whether a value is one that would not stand in many a text by chance."""
+    """Whether a value is so distinctive that it would rarely occur in a text by chance."""
     if isinstance(value, bool) or value is None or value in ("", [], {}):
         return False
     if isinstance(value, int | float):
@@ -131,7 +131,7 @@ def is_marked(value: Any) -> bool:
 
 
 def number_in(value: Any) -> Decimal | None:
-    """The number a value is, or is the text of; in a text as written anywhere: 1,250.00 and 1.250,00."""
+    """The number that a value is, or that its text represents, in any notation: 1,250.00 or 1.250,00."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return Decimal(str(value))
     text = folded(str(value)).strip("$€£¥ ")
@@ -140,7 +140,7 @@ def number_in(value: Any) -> Decimal | None:
     bare = text.replace(" ", "").replace("'", "")
     marks = {mark for mark in ".," if mark in bare}
     point = max(bare.rfind("."), bare.rfind(","))
-    # 1,250 is a thousand and more; 1,25 and 1.250,00 are not.
+    # In 1,250 the mark separates thousands; the last mark of 1,25 and 1.250,00 is a decimal mark.
     grouped = len(marks) == 1 and (len(bare) - point - 1 == 3 or bare.count(bare[point]) > 1)
     if marks and not grouped:
         bare = re.sub(r"[.,]", "", bare[:point]) + "." + bare[point + 1 :]
@@ -153,7 +153,7 @@ def number_in(value: Any) -> Decimal | None:
 
 
 def spellings_of_number(number: Decimal) -> list[str]:
-    """A number as people write it, the plainest first."""
+    """The ways in which people write a number, the plainest first."""
     whole, _, part = _digits(abs(number)).partition(".")
     groups = f"{int(whole):,}" if len(whole) > 3 else whole
     wholes = list(dict.fromkeys([whole, groups, *(groups.replace(",", mark) for mark in (".", " ", "'"))]))
@@ -169,7 +169,7 @@ def spellings_of_number(number: Decimal) -> list[str]:
 
 
 def spellings_of_date(text: str) -> list[str]:
-    """A date as people write it; none where the folded text is no date."""
+    """The ways in which people write a date; none if the folded text is not a date."""
     found = _DATE.fullmatch(text)
     if found is None:
         return []
@@ -187,7 +187,7 @@ def spellings_of_date(text: str) -> list[str]:
 
 
 def occurrences(text: str, wanted: str, begin: int = 0) -> Iterator[int]:
-    """Where a folded text has another as whole words. A long one is part of a word nowhere by chance."""
+    """Where a folded text contains another as whole words. A long one is never part of a word by chance."""
     at = text.find(wanted, begin)
     while at >= 0:
         end = at + len(wanted)
@@ -199,7 +199,7 @@ def occurrences(text: str, wanted: str, begin: int = 0) -> Iterator[int]:
 
 
 def occurrences_of_number(text: str, wanted: str, begin: int = 0) -> Iterator[int]:
-    """Where a text has a number written so, and no part of a longer one. Of a small one: as an amount, or alone."""
+    """Where a text contains this number, not as part of a longer one. A small one: only as an amount, or alone."""
     small = len(wanted) < 3
     at = text.find(wanted, begin)
     while at >= 0:
@@ -216,6 +216,6 @@ def occurrences_of_number(text: str, wanted: str, begin: int = 0) -> Iterator[in
 
 
 def _digits(number: Decimal) -> str:
-    """A number in plain digits, without what says nothing."""
+    """A number in plain digits, without zeros at the end of its fraction."""
     text = f"{number:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

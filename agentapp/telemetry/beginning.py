@@ -1,4 +1,4 @@
-"""What a process does for telemetry when it starts. Where nothing is configured: it times its requests and tasks."""
+"""What a process does for telemetry when it starts. Even with nothing configured, it times its requests and tasks."""
 
 from django.conf import settings
 

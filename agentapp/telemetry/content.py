@@ -1,7 +1,7 @@
-"""What was said, added to spans where the operator wants that (OTEL_CONTENT), without secrets and personal data.
+"""What was said, added to spans if the operator wants it (OTEL_CONTENT), without secrets and personal data.
 
-Spans leave the system, and the files of them leave it with whoever saves them: marked fields are masked, their values
-are taken out of whatever repeats them, and so is what detectors find. Nobody's permission changes that.
+Spans leave the system, and so do files of them that people save. Marked fields are masked, their values are removed
+wherever they are repeated, and so is whatever detectors find. Nobody's permissions change that.
 """
 
 import dataclasses
@@ -22,8 +22,8 @@ MAX_CHARS = 32 * 1024
 
 
 def hidden_of_family(run: Run) -> frozenset[str]:
-    """The marked values in the calls of a run, of those whose words its input may repeat, and of those it asked for,
-    whose answers it has.
+    """The marked values in the calls of a run, in those whose words its input may repeat, and in those of the runs it
+    started and whose answers it received.
     """
     return frozenset(Values(secret=True).read([run.pk]))
 
@@ -81,7 +81,7 @@ def _approval(approval: Approval) -> dict[str, Any]:
 
 
 def _arguments_shown(execution: ToolExecution) -> Any:
-    """The arguments that ran, else those that were proposed. A text that is not JSON stays a text."""
+    """The arguments that ran, or else those that were proposed. A text that is not JSON stays a text."""
     text = execution.executed_text or execution.arguments_text
     fields = _marked_fields(execution)
     try:
@@ -127,6 +127,6 @@ def _told(value: Any, hidden: frozenset[str]) -> Any:
 
 
 def _text(value: Any) -> str:
-    """A value as the conventions keep structured ones where attributes are flat: as JSON."""
+    """A structured value as JSON text, which the conventions use where attributes are flat."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - 1] + "…"

@@ -1,7 +1,7 @@
 """What this process has counted and timed: requests, tasks, and what it wrote to the ledger.
 
 Prometheus reads it from `/metrics`. With PROMETHEUS_MULTIPROC_DIR, the client's own variable, the processes of one
-machine count into files there, and whichever is asked answers for all.
+machine count into files there, and any of them answers for all.
 """
 
 import os
@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, multiproces
 from agentapp import isolation
 from approvals.ledger import Fact
 
-# Further names are counted together: a label must not grow with what people, or models, come up with.
+# Further names are counted together: labels must not multiply with the names that people or models make up.
 MOST_TOOLS, MOST_MODELS = 200, 50
 OTHER = "other"
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -25,16 +25,14 @@ requests = Histogram(
     buckets=_SECONDS,
     registry=own,
 )
-tasks = Histogram(
-    "countersign_task_seconds", "Tasks of Celery done.", ["task", "outcome"], buckets=_SECONDS, registry=own
-)
+tasks = Histogram("countersign_task_seconds", "Celery tasks done.", ["task", "outcome"], buckets=_SECONDS, registry=own)
 events = Counter("countersign_events", "Events written to the ledger.", ["kind"], registry=own)
 runs_ended = Counter("countersign_runs_ended", "Runs that have ended.", ["state"], registry=own)
-calls = Counter("countersign_tool_calls", "Calls that have a result.", ["tool", "status"], registry=own)
+calls = Counter("countersign_tool_calls", "Tool calls that have a result.", ["tool", "status"], registry=own)
 decisions = Counter("countersign_decisions", "Requests to people that were settled.", ["outcome"], registry=own)
-steps = Counter("countersign_steps", "Decisions of models.", ["model"], registry=own)
+steps = Counter("countersign_steps", "Steps that models decided.", ["model"], registry=own)
 tokens = Counter("countersign_model_tokens", "Tokens read and written by models.", ["model", "direction"], registry=own)
-cost = Counter("countersign_model_cost_usd", "What models took, where the price is known.", ["model"], registry=own)
+cost = Counter("countersign_model_cost_usd", "What models cost, where the price is known.", ["model"], registry=own)
 
 _ENDS = {"run.succeeded", "run.failed", "run.stopped", "run.cancelled"}
 _SETTLED = {
@@ -44,7 +42,7 @@ _known: dict[str, set[str]] = {"tool": set(), "model": set()}
 
 
 def registry() -> CollectorRegistry:
-    """What is read: this process alone, or all that count into one folder."""
+    """What is read: this process alone, or all processes that count into one folder."""
     if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
         return own
     together = CollectorRegistry()
@@ -53,7 +51,7 @@ def registry() -> CollectorRegistry:
 
 
 def hear(facts: Sequence[Fact]) -> None:
-    """A listener of the ledger. What mocked runs do is not counted."""
+    """A ledger listener. What mocked runs do is not counted."""
     for fact in facts if not isolation.is_on() else ():
         kind, _, what = fact.type.partition(".")
         events.labels(kind).inc()

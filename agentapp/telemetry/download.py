@@ -1,4 +1,4 @@
-"""The trace of one run as a file: what a collector would have been sent, made anew from the rows, a piece at a time."""
+"""The trace of one run as a file: what a collector would have been sent, made again from the rows, piece by piece."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ CONTENT_TYPE = "application/json"
 
 
 def pieces(run: Run) -> Iterator[str]:
-    # Heavy: the SDK is imported by who wants a trace.
+    # The SDK is heavy, so it is imported only when somebody wants a trace.
     from agentapp.telemetry import otlp
 
     named = reading.run_with_what_it_names(run.pk)
@@ -23,5 +23,5 @@ def pieces(run: Run) -> Iterator[str]:
 
 
 def response(request: HttpRequest, run: Run) -> StreamingHttpResponse:
-    """The answer to whoever may see the run, sent while it is made."""
+    """The response for somebody who may see the run, streamed as it is made."""
     return attachment(request, pieces(run), f"{run.reference}-otel.json", CONTENT_TYPE)

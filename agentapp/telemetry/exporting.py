@@ -1,8 +1,8 @@
-"""Telling a collector what runs did: the only writer of TraceProgress.
+"""Exports what runs did to a collector: the only writer of TraceProgress.
 
-What happens to a run marks it here, and a thread of its own reads the rows some moments later: every step that is over
-is sent, and the run's own span when that has ended. The rows are the queue. While the collector is away nothing piles
-up but the ids of runs; how far a run has been told is a row, so that the next process goes on where one was killed.
+Whatever happens to a run marks it here. A separate thread reads the rows a few moments later and sends every finished
+step, then the run's own span when the run has ended. The rows are the queue. While the collector is away, only run ids
+pile up. How far a run has been sent is stored in a row, so the next process continues where a killed one stopped.
 """
 
 import atexit
@@ -33,15 +33,15 @@ CLAIM_SECONDS = 60
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 5.0, 60.0
 ENDS_WITHIN_SECONDS = 2.0
 MOST_MARKED = 10_000
-# What a process that was killed had not told yet is looked for among the runs of this time.
+# Runs this recent are searched for what a killed process had not sent.
 LOOKS_BACK = timedelta(hours=24)
-# After these a step or the run may be over.
+# After these events a step or the run may be over.
 _TURNING_POINTS = frozenset(
     {"step.recorded", "run.waiting", "run.released", "run.paused", *(f"run.{state}" for state in Run.FINAL)}
 )
 
 type Send = Callable[[Sequence[Span]], bool]
-"""Sends spans; False: they did not arrive. Raises NotTaken: nor will they."""
+"""Sends spans. False: they did not arrive. Raises NotTaken if they never will."""
 
 
 class CollectorAway(Exception):
@@ -49,19 +49,19 @@ class CollectorAway(Exception):
 
 
 class NotTaken(Exception):
-    """These spans are refused as they are, in words why: too large, or nothing that the collector reads."""
+    """The collector refuses these spans for good. The message says why, such as too large, or not readable."""
 
 
 def export_run(run_id: uuid.UUID, send: Send) -> bool:
-    """Send what is over of a run and has not been sent. Raises CollectorAway; nothing is lost by that.
+    """Send what is finished in a run and has not been sent. Raises CollectorAway, which loses nothing.
 
-    False: another process is at it, and may have looked before what brings us here. Ask again.
+    False: another process is sending, and may have looked before the latest change. Ask again.
     """
     progress = _claim(run_id)
     if progress is None:
         return not TraceProgress.objects.filter(pk=run_id, is_complete=False).exists()
     try:
-        # Read when it is ours: what another process sees later, it does not get to tell.
+        # Read after the claim: this process must not send what another sees later.
         run = reading.run_with_what_it_names(run_id)
         if run is not None and not run.is_mocked:
             _export(run, progress.steps, send)
@@ -76,14 +76,14 @@ def _export(run: Run, steps: int, send: Send) -> None:
     now, progress = timezone.now(), TraceProgress.objects.filter(pk=run.pk)
 
     def tell(make: Callable[[bool], list[Span]]) -> None:
-        """What is not taken is left out: it must not keep everything else from being told."""
+        """Skip spans that are refused, so that they do not hold up everything else."""
         why = ""
         for with_content in (True, False) if settings.OTEL_CONTENT else (False,):
             try:
                 return _send(send, make(with_content))
             except NotTaken as refused:
                 why = str(refused)
-        log.warning("The collector does not take spans of %s (%s). They are left out.", run.pk, why)
+        log.warning("The collector refuses spans of %s (%s). They are left out.", run.pk, why)
         return None
 
     while taken := reading.steps_behind(run, steps, with_content=with_content):
@@ -109,7 +109,9 @@ def _send(send: Send, spans: Sequence[Span]) -> None:
 
 
 def _claim(run_id: uuid.UUID) -> TraceProgress | None:
-    """How far a run has been told, for the one process that goes on with it. None: it is told, or another is at it."""
+    """How far a run has been sent, for the one process that continues it. None: it is complete, or another process has
+    it.
+    """
     TraceProgress.objects.get_or_create(run_id=run_id)
     free = Q(claimed_until__isnull=True) | Q(claimed_until__lte=Now())
     mine = TraceProgress.objects.filter(free, pk=run_id, is_complete=False)
@@ -119,7 +121,7 @@ def _claim(run_id: uuid.UUID) -> TraceProgress | None:
 
 
 def untold(now: datetime) -> list[uuid.UUID]:
-    """The runs of the last time whose end was not told: what processes that were killed have left."""
+    """Recent runs whose end was not sent: what killed processes left behind."""
     told = Q(trace_progress__is_complete=True)
     recent = Run.objects.filter(updated_at__gte=now - LOOKS_BACK, state__in=Run.FINAL, mocks__isnull=True)
     recent = recent.exclude(told)
@@ -140,7 +142,7 @@ class Exporting:
         self._is_away = False
 
     def hear(self, facts: Sequence[ledger.Fact]) -> None:
-        """A listener of the ledger: marks runs, and does nothing else in the thread of whoever wrote."""
+        """A ledger listener: marks runs, and does nothing else in the writer's thread."""
         for fact in facts:
             if fact.type in _TURNING_POINTS and fact.chain.startswith("run:"):
                 self.mark(uuid.UUID(fact.chain.removeprefix("run:")))
@@ -150,7 +152,7 @@ class Exporting:
             if len(self._marked) < MOST_MARKED:
                 self._marked[run_id] = None
             if self._pid != os.getpid():
-                # A worker that was forked has the marks of its parent, and not its thread.
+                # A forked worker inherits its parent's marks but not its thread.
                 self._pid = os.getpid()
                 self._something, self._stopping = threading.Event(), threading.Event()
                 self._thread = threading.Thread(target=self._work, name="traces", daemon=True)
@@ -158,7 +160,7 @@ class Exporting:
         self._something.set()
 
     def stop(self, within: float = ENDS_WITHIN_SECONDS) -> None:
-        """Send what is marked, as far as there is time. What is left the next process finds."""
+        """Send what is marked, as time allows. The next process finds what is left."""
         self._stopping.set()
         self._something.set()
         if self._thread is not None and self._pid == os.getpid():
@@ -174,7 +176,7 @@ class Exporting:
         pause = FIRST_PAUSE_SECONDS
         while True:
             self._something.wait()
-            # Steps follow each other quickly: one look for several.
+            # Steps follow each other quickly, so wait a little and look once for several.
             is_last = self._stopping.wait(GATHER_SECONDS)
             self._something.clear()
             if self._round(send):
@@ -187,7 +189,7 @@ class Exporting:
                 return
 
     def _round(self, send: Send) -> bool:
-        """Export every run that is marked. False: the collector or the database is away, and they stay marked."""
+        """Export every marked run. False: the collector or the database is away, and the runs stay marked."""
         with self._changing:
             marked, self._marked = list(self._marked), {}
         try:
@@ -197,13 +199,13 @@ class Exporting:
                         self.mark(run_id)
                 except (CollectorAway, DatabaseError) as failure:
                     with self._changing:
-                        # Last is where one goes that may be the only one not to arrive.
+                        # This run goes last: it may be the only one that does not arrive.
                         rest = [*marked[number + 1 :], *(each for each in self._marked if each != run_id), run_id]
                         self._marked = dict.fromkeys(rest)
                     self._say_away(failure)
                     return False
                 except Exception:
-                    # One run that cannot be told is no reason to tell of none.
+                    # One failing run must not stop the export of the others.
                     log.exception("The spans of %s could not be made", run_id)
                 else:
                     self._say_back()
@@ -216,14 +218,14 @@ class Exporting:
             for run_id in untold(timezone.now()):
                 self.mark(run_id)
         except DatabaseError:
-            log.warning("What was not exported before could not be looked for", exc_info=True)
+            log.warning("Could not look for runs that were not exported before", exc_info=True)
         finally:
             connections.close_all()
 
     def _say_away(self, failure: Exception) -> None:
-        """Once, and not for every batch."""
+        """Log it once, not for every batch."""
         if not self._is_away:
-            why = "did not take them" if isinstance(failure, CollectorAway) else type(failure).__name__
+            why = "the collector did not take them" if isinstance(failure, CollectorAway) else type(failure).__name__
             log.warning("Traces are not exported for now (%s). Runs go on; they are sent later.", why)
         self._is_away = True
 
@@ -234,15 +236,15 @@ class Exporting:
 
 
 def collector() -> Send:
-    """What sends to the collector that the standard variables name."""
-    # Heavy: only a process that exports imports the SDK.
+    """A function that sends to the collector named by the standard variables."""
+    # The SDK is heavy, so only a process that exports imports it.
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace.export import SpanExportResult
     from opentelemetry.util.re import parse_env_headers
 
     from agentapp.telemetry import otlp
 
-    # A collector's key, which may be mounted as a file like every other secret. None: the library reads its variables.
+    # The collector's key may be mounted as a file, like every other secret. None: the library reads its own variables.
     headers = parse_env_headers(settings.OTLP_SECRET_HEADERS, liberal=True) if settings.OTLP_SECRET_HEADERS else None
     session = otlp.session()
     exporter = OTLPSpanExporter(endpoint=settings.OTLP_TRACES_URL, headers=headers, session=session)
@@ -258,7 +260,7 @@ def collector() -> Send:
 
 
 def begin() -> Exporting | None:
-    """Export from now on, where the environment names a collector. None: it names none, and nothing is loaded."""
+    """Start exporting if the environment names a collector. None: it names none, and nothing is loaded."""
     if not settings.OTLP_TRACES_URL:
         return None
     exporting = Exporting(collector)
@@ -268,7 +270,7 @@ def begin() -> Exporting | None:
 
 
 def end(exporting: Any) -> None:
-    """Take back what `begin` did."""
+    """Undo what `begin` did."""
     ledger.listeners.remove(exporting.hear)
     atexit.unregister(exporting.stop)
     exporting.stop()

@@ -1,7 +1,7 @@
-"""What Prometheus reads: how things stand, from the database, and what processes have counted.
+"""What Prometheus reads: the current state from the database, and what processes have counted.
 
-How things stand is the same whichever process is asked: a handful of queries over indexes, looked at once in a few
-seconds however often it is asked.
+The state is the same whichever process is asked: a handful of indexed queries, run once every few seconds however often
+it is asked for.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,7 +29,7 @@ _GOING = (Run.State.QUEUED, Run.State.RUNNING, Run.State.WAITING, Run.State.PAUS
 
 @dataclass(frozen=True)
 class Standing:
-    """How things stand. Moments are the database's."""
+    """The current state. Moments come from the database's clock."""
 
     now: datetime
     runs: dict[tuple[str, str], int]
@@ -48,14 +48,14 @@ class Standing:
 
 
 def text() -> bytes:
-    """Everything that can be told, in the text format of Prometheus."""
+    """All metrics, in Prometheus's text format."""
     standing = CollectorRegistry(auto_describe=False)
     standing.register(_Standing())
     return generate_latest(standing) + generate_latest(counting.registry())
 
 
 def look() -> Standing:
-    """Nine queries, however much there is."""
+    """Nine queries, however many rows there are."""
     now = Now()
     seen = figures()
     going = Run.objects.filter(state__in=_GOING, mocks__isnull=True).order_by().values_list("state", "waiting_for")
@@ -86,7 +86,7 @@ _MISSED = Q(breached_at__isnull=False)
 
 
 def current() -> Standing:
-    """How things stood in the last seconds."""
+    """The state within the last few seconds."""
     found: Standing | None = caches["process"].get("metrics")
     if found is None:
         found = look()
@@ -95,7 +95,7 @@ def current() -> Standing:
 
 
 class _Standing(Collector):
-    """What is wrong can be told while the database is away: that it is. How things stand can not, and is left out."""
+    """While the database is away, problems are still reported, including that one. The current state is left out."""
 
     def collect(self) -> Iterable[Metric]:
         problems = health.current()
@@ -134,15 +134,15 @@ def _families(at: Standing) -> Iterator[Metric]:
     yield breakers
     for name, help, value in (
         ("requests_oldest_seconds", "How long the oldest request has waited.", _since(at, at.oldest_request)),
-        ("requests_past_target", "Requests nobody decided by their target.", at.targets_missed),
-        ("outcomes_unknown", "Calls of which nobody knows what they did.", at.unknown_outcomes),
+        ("requests_past_target", "Requests that passed their target undecided.", at.targets_missed),
+        ("outcomes_unknown", "Calls whose outcome is unknown.", at.unknown_outcomes),
         ("leases_lost", "Runs whose worker shows no sign of life.", at.leases_lost),
-        ("run_due_seconds", "How long a run has been due and no worker has taken it.", _since(at, at.due_since)),
-        ("sweep_age_seconds", "Since the last sweep.", _since(at, at.swept_at)),
-        ("switches_engaged", "Kill switches that hold.", at.switches),
-        ("notifications_waiting", "Messages to people that are to be sent.", at.notifications_waiting),
-        ("notifications_failed", "Messages to people given up in the last hour.", at.notifications_failed),
-        ("webhooks_waiting", "Messages to programs that are to be sent.", at.webhooks_waiting),
+        ("run_due_seconds", "How long the oldest due run has waited for a worker.", _since(at, at.due_since)),
+        ("sweep_age_seconds", "Seconds since the last sweep.", _since(at, at.swept_at)),
+        ("switches_engaged", "Kill switches that are engaged.", at.switches),
+        ("notifications_waiting", "Messages to people waiting to be sent.", at.notifications_waiting),
+        ("notifications_failed", "Messages to people that failed for good in the last hour.", at.notifications_failed),
+        ("webhooks_waiting", "Messages to programs waiting to be sent.", at.webhooks_waiting),
     ):
         yield GaugeMetricFamily(f"countersign_{name}", help, value=value)
 

@@ -1,5 +1,5 @@
-"""Spans as OpenTelemetry's own classes and encoders have them. Nothing else imports its SDK, which is not small:
-this module is imported when the first span leaves.
+"""Spans in OpenTelemetry's own classes and encodings. Only this module imports its SDK, which is large, so this module
+is imported when the first span leaves.
 """
 
 import base64
@@ -23,18 +23,18 @@ from agentapp.telemetry.spans import Occurrence, Span
 
 _SCOPE = InstrumentationScope("countersign")
 _KINDS = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
-# Bytes in the encoded message; the JSON of OTLP has them in hexadecimal, that of protobuf in base 64.
+# Bytes in the encoded message: hexadecimal in OTLP's JSON, base64 in protobuf's.
 _IDS = ("traceId", "spanId", "parentSpanId")
 
 
-# What is wrong with a message, and not with who sends it, when, or where to.
+# These statuses mean that the message is wrong, not who sends it, when, or where to.
 _NOT_TAKEN = frozenset({400, 413, 422})
 _GIVES_SESSIONS = ("OTEL_PYTHON_EXPORTER_OTLP_HTTP_TRACES_CREDENTIAL_PROVIDER",
                    "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER")  # fmt: skip
 
 
 class Session(requests.Session):
-    """What messages go through. The exporter says only that one did not arrive, and not whether it was refused."""
+    """The HTTP session for messages. The exporter says only that one did not arrive, not whether it was refused."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,22 +48,22 @@ class Session(requests.Session):
         return response
 
     def refusal(self) -> str:
-        """Why the last message will never be taken as it is; empty where it may be."""
+        """Why the last message will never be accepted as it is. Empty if it may be."""
         status, tried = self._status, self._tried
         self._status, self._tried = None, False
         if not tried:
-            return "it could not be put together, or is too large to send"
+            return "it could not be encoded, or is too large to send"
         return f"it answered {status}" if status in _NOT_TAKEN else ""
 
 
 def session() -> Session | None:
-    """None where the environment names who gives the exporter its sessions."""
+    """None if the environment names a provider of the exporter's sessions."""
     return None if any(os.environ.get(name) for name in _GIVES_SESSIONS) else Session()
 
 
 @cache
 def resource() -> Resource:
-    """Who says it. What the standard variables name counts more than what is known here."""
+    """Who sends it. The standard variables override what is known here."""
     known = {"service.name": "countersign"}
     if settings.ENVIRONMENT:
         known["deployment.environment.name"] = settings.ENVIRONMENT
@@ -88,7 +88,7 @@ def readable(span: Span) -> ReadableSpan:
 
 
 def document(batches: Iterable[Sequence[Span]]) -> Iterator[str]:
-    """A whole trace as OTLP in JSON, a piece for each batch: what the collector's file receiver reads."""
+    """A whole trace as OTLP JSON, one piece per batch: what the collector's file receiver reads."""
     first = True
     for batch in batches:
         encoded = MessageToDict(encode_spans([readable(span) for span in batch]), use_integers_for_enums=True)
@@ -120,7 +120,8 @@ def _event(occurrence: Occurrence) -> Event:
 
 
 def _attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    # Not every server keeps the null character, and a text that is not Unicode ends the encoding of the whole batch.
+    # Not every server keeps the null character, and text that is not valid Unicode breaks the encoding of the whole
+    # batch.
     return {name: _clean(value) for name, value in attributes.items()}
 
 
@@ -131,6 +132,6 @@ def _clean(value: Any) -> Any:
 
 
 def _nanoseconds(moment: datetime) -> int:
-    # Exact to the microsecond, which a float of this size is not.
+    # Exact to the microsecond. A float of this size is not.
     whole = int(moment.replace(microsecond=0).timestamp())
     return whole * 1_000_000_000 + moment.microsecond * 1000

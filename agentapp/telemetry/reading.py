@@ -1,4 +1,4 @@
-"""A run's rows, some steps at a time, as spans. However long the run is, little of it is in memory."""
+"""A run's rows as spans, a few steps at a time. However long the run is, little of it is in memory."""
 
 import uuid
 from collections import defaultdict
@@ -16,7 +16,7 @@ from approvals import ledger
 from approvals.models import Approval, Decision, Event
 
 STEPS_AT_ONCE = 100
-# Of the moments of a run, the first so many are told.
+# Only this many of a run's moments are reported, the first ones.
 MOST_OCCURRENCES = 200
 _TEXTS_OF_CALL = (
     "arguments_text", "proposed_text", "executed_text", "ruling", "message", "result_text", "metadata", "artifact_text",
@@ -36,7 +36,7 @@ def run_with_what_it_names(run_id: uuid.UUID) -> Run | None:
 
 
 def spans_of(run: Run, now: datetime, *, with_content: bool = False) -> Iterator[list[Span]]:
-    """Everything a run did up to now, its own span first, then some steps at a time."""
+    """Everything a run did so far: its own span first, then a few steps at a time."""
     hidden = content.hidden_of_family(run) if with_content else frozenset()
     yield [root(run, now, hidden, with_content=with_content)]
     behind = 0
@@ -46,7 +46,7 @@ def spans_of(run: Run, now: datetime, *, with_content: bool = False) -> Iterator
 
 
 def root(run: Run, now: datetime, hidden: frozenset[str] = frozenset(), *, with_content: bool = False) -> Span:
-    """The span of the run itself, with the moments at which it was taken up, waited, was released."""
+    """The span of the run itself, with the moments at which it was claimed, waited and was released."""
     asking = getattr(run, "asked_by", None)
     events = Event.objects.filter(chain=ledger.run_chain(run.pk), type__startswith="run.").order_by("seq")
     happened = [_occurrence(event) for event in events[:MOST_OCCURRENCES]]
@@ -62,7 +62,7 @@ def of_step(
 
 
 def steps_behind(run: Run, number: int, *, with_content: bool = False) -> list[Taken]:
-    """The next steps with their calls. Four queries, one more where attempts at a call failed."""
+    """The next steps with their calls. Four queries, and one more if attempts at a call failed."""
     steps = run.steps.filter(number__gt=number).order_by("number")
     found = list((steps if with_content else steps.defer(*_TEXTS_OF_STEP))[:STEPS_AT_ONCE])
     if not found:
@@ -78,7 +78,7 @@ def steps_behind(run: Run, number: int, *, with_content: bool = False) -> list[T
 
 
 def _approvals(calls: list[ToolExecution]) -> dict[uuid.UUID, list[Approval]]:
-    """The requests about each call, the oldest first."""
+    """The requests about each call, oldest first."""
     asked = [call.pk for call in calls if call.times_asked]
     if not asked:
         return {}
@@ -92,7 +92,7 @@ def _approvals(calls: list[ToolExecution]) -> dict[uuid.UUID, list[Approval]]:
 
 
 def _failures(run: Run, calls: list[ToolExecution]) -> dict[uuid.UUID, list[Mapping[str, Any]]]:
-    """What was wrong with attempts that failed: the row of a call keeps only its last."""
+    """The errors of failed attempts: a call's row keeps only the last."""
     found: dict[uuid.UUID, list[Mapping[str, Any]]] = defaultdict(list)
     tried = [call.pk for call in calls if call.attempts > 1]
     if not tried:
@@ -109,7 +109,7 @@ def _occurrence(event: Event) -> Occurrence:
     told: dict[str, spans.Value] = {}
     for name in ("for", "delay_seconds", "reason"):
         value = data.get(name)
-        # A sentence may quote what a provider or a person said; a code does not.
+        # A sentence may quote a provider or a person. A code does not.
         if isinstance(value, int) or (isinstance(value, str) and value.isidentifier()):
             told[f"countersign.{name}"] = value
     return Occurrence(event.type, event.at, told)

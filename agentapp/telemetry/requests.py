@@ -1,4 +1,4 @@
-"""Each request has an id, which its answer, its lines of the log and the tasks it leads to carry; and is timed."""
+"""Times each request and gives it an id, which its response, its log lines and the tasks it leads to carry."""
 
 import secrets
 import time
@@ -11,9 +11,9 @@ from agentapp import logs
 from agentapp.telemetry import counting
 
 HEADER = "X-Request-ID"
-# What a client may call a method is up to it.
+# Clients can send any method name.
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
-# The ids in addresses that lines of the log say.
+# The ids in addresses that log lines carry.
 _IN_PATHS = {"run_id": "run", "approval_id": "approval", "execution_id": "execution"}
 
 
@@ -49,7 +49,7 @@ def _reader(request: HttpRequest, argument: str) -> Callable[[], str]:
 
 
 def _user(request: HttpRequest) -> str:
-    """Who asks, as a key, if that is known by now: a line of the log is no reason to look it up."""
+    """The user's key, if it is already known: a log line is no reason to look it up."""
     known: Any = getattr(request, "_cached_user", None)
     token: Any = getattr(request, "auth", None)
     key = getattr(known, "pk", None) or getattr(token, "user_id", None)

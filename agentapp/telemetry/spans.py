@@ -1,7 +1,7 @@
-"""What a span is, and what is said of a run, a step, a call, a request to people. Rows in, spans out; no queries.
+"""What a span is, and what it says of a run, a step, a call or a request to people. Rows in, spans out; no queries.
 
-The names follow the GenAI semantic conventions of OpenTelemetry where they have one; all others begin with
-`countersign.`. Nobody is named, and nothing that was said is in them: that is added by `content`.
+Names follow the GenAI semantic conventions of OpenTelemetry where they exist; all others begin with `countersign.`.
+Spans name nobody and contain nothing that was said: `content` adds that.
 """
 
 import uuid
@@ -19,7 +19,7 @@ type Value = str | int | float | bool | Sequence[str]
 
 MAX_NAME_CHARS = 120
 _SCRIPTED = "scripted"
-# Providers as the conventions call them.
+# Providers by the names that the conventions use.
 _PROVIDERS = {"google": "gcp.gemini", _SCRIPTED: "countersign"}
 _DECIDED = {Approval.State.REJECTED: DecisionType.REJECT, Approval.State.RESPONDED: DecisionType.RESPOND}
 
@@ -35,7 +35,7 @@ class Occurrence:
 
 @dataclass(frozen=True)
 class Span:
-    """One piece of a trace. Ids are hexadecimal; `error` is a code, and empty where nothing went wrong."""
+    """One piece of a trace. Ids are hexadecimal; `error` is a code, empty if nothing went wrong."""
 
     trace_id: str
     span_id: str
@@ -52,7 +52,7 @@ class Span:
 
 @dataclass
 class Called:
-    """One call with the requests about it, the oldest first, and what was wrong with its attempts that failed."""
+    """One call with the requests about it, oldest first, and the errors of its failed attempts."""
 
     execution: ToolExecution
     approvals: Sequence[Approval] = ()
@@ -80,7 +80,9 @@ def call_id(execution_id: uuid.UUID) -> str:
 
 
 def of_run(run: Run, asked_by: uuid.UUID | None, happened: Iterable[Occurrence], now: datetime) -> Span:
-    """The span of a whole run, from when it was queued to its end. `asked_by`: the call that another run made."""
+    """The span of a whole run, from when it was queued to its end. `asked_by`: the call by which another run started
+    it.
+    """
     model = run.agent_snapshot.get("model", "")
     attributes: dict[str, Value] = {
         "gen_ai.operation.name": "invoke_agent",
@@ -175,7 +177,7 @@ def _chat(run: Run, step: Step, parent: str) -> Span:
 
 
 def _call(run: Run, parent: str, called: Called, now: datetime) -> Span:
-    """A call that ran. One of an agent lasts as long as the run that answers it, which hangs below."""
+    """A call that ran. A call to an agent lasts as long as the run that answers it, whose span is its child."""
     execution = called.execution
     assert execution.started_at is not None
     unknown = execution.state == ToolExecution.State.OUTCOME_UNKNOWN
@@ -217,7 +219,7 @@ def _failure(failure: Mapping[str, Any]) -> Occurrence:
 
 
 def _not_run(execution: ToolExecution, now: datetime) -> Occurrence:
-    """A call that was proposed and never made: refused, declined, done before, or not yet."""
+    """A call that was proposed but not made: refused, declined, already done, or still waiting."""
     said: dict[str, Value] = {
         **_tool(execution),
         "countersign.execution.state": execution.state,
@@ -229,7 +231,7 @@ def _not_run(execution: ToolExecution, now: datetime) -> Occurrence:
 
 
 def _approval(run: Run, parent: str, called: Called, at: int, now: datetime) -> Span:
-    """How long people were waited for, and what they said."""
+    """How long the run waited for people, and what they said."""
     approval = called.approvals[at]
     after = called.approvals[at + 1] if at + 1 < len(called.approvals) else None
     decisions = [decision for decision in approval.decisions.all() if decision.undone_at is None]
@@ -262,7 +264,7 @@ def _approval(run: Run, parent: str, called: Called, at: int, now: datetime) -> 
 
 
 def decided_at(approval: Approval, after: Approval | None, otherwise: datetime) -> datetime:
-    """When people had decided, or could no longer."""
+    """When people had decided, or no longer could."""
     if approval.state == Approval.State.SUPERSEDED:
         return after.created_at if after else otherwise
     if approval.state == Approval.State.EXPIRED:
@@ -306,7 +308,7 @@ def _error(code: str) -> dict[str, Value]:
 
 
 def _known(attributes: Mapping[str, Value]) -> dict[str, Value]:
-    """What there is something to say of."""
+    """The attributes that have a value."""
     return {name: value for name, value in attributes.items() if value not in ("", [])}
 
 

@@ -22,9 +22,9 @@ def send_along(headers: dict[str, Any] | None = None, **_: Any) -> None:
 @task_prerun.connect
 def take_up(task_id: str = "", task: Any = None, **_: Any) -> None:
     _begun[task_id] = time.monotonic()
-    # From a broker a header is beside what Celery sends; where a task is called in place, among the headers.
+    # A broker puts the header next to Celery's own. When a task is called in place, it is among the headers.
     request = task.request.get(HEADER) or (task.request.headers or {}).get(HEADER) or ""
-    # A broker is not ours alone.
+    # Others may use the same broker.
     logs.bind(request=logs.safe_id(str(request)), task=task_id)
 
 

@@ -61,7 +61,7 @@ def compared(before: str, after: str) -> list[differences.Line]:
 
 
 def kind_of(described: dict[str, Any]) -> str:
-    """The type of an argument in a word or two."""
+    """The type of an argument, in a word or two."""
     if described.get("enum"):
         return "one of " + ", ".join(map(str, described["enum"]))
     kind = described.get("type")

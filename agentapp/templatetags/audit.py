@@ -1,4 +1,4 @@
-"""What the pages of the audit trail say beyond what every page does."""
+"""Filters that only the pages of the audit trail need."""
 
 from datetime import UTC, datetime
 
@@ -16,7 +16,7 @@ register = template.Library()
 
 @register.filter
 def who_url(line: Line, asked: Query) -> str:
-    """The same question, of this person or agent alone."""
+    """The same query, for this person or agent only."""
     return address(str(asked.with_value(line.who.word, line.who.typed)))
 
 
@@ -27,7 +27,7 @@ def did_url(line: Line, asked: Query) -> str:
 
 @register.filter
 def typeset(sentence: str) -> SafeString:
-    """A sentence in which what can be typed stands in backticks, with that set as code."""
+    """A sentence whose parts in backticks, which can be typed, are set as code."""
     pieces = [formats.visible(piece) for piece in sentence.split("`")]
     return format_html_join(
         "", "{}", ((format_html("<code>{}</code>", piece) if at % 2 else piece,) for at, piece in enumerate(pieces))
@@ -36,7 +36,7 @@ def typeset(sentence: str) -> SafeString:
 
 @register.filter
 def utc_moment(at: datetime) -> str:
-    """A moment as the record has it: to the millisecond, in UTC."""
+    """A moment as in the record: to the millisecond, in UTC."""
     utc = at.astimezone(UTC)
     return f"{utc:%-d %b %Y, %H:%M:%S}.{utc.microsecond // 1000:03d} UTC"
 

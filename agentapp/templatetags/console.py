@@ -23,7 +23,7 @@ from approvals.models import Approval
 
 register = template.Library()
 
-# A page is fetched again with each change, so it holds no book.
+# A page is fetched again with each change, so it must not hold a very long text.
 MAX_SHOWN = 20_000
 
 _TICK = '<circle class="solid" cx="8" cy="8" r="6.3"/><path class="mark" d="m5.3 8.2 1.9 1.9 3.6-3.8"/>'
@@ -55,7 +55,7 @@ _STATUS: dict[str, tuple[str, str, str]] = {
     "ready": ("", _QUEUED, "Ready"),
     "running": ("run", _RUNNING, "Running"),
     "executing": ("run", _RUNNING, "Running"),
-    # What began once is not what runs now: nothing turns.
+    # It began once, but is not running now: nothing turns.
     "begun": ("run", _BEGUN, "Begun"),
     "waiting": ("wait", _WAITING, "Waiting"),
     "pending": ("wait", _WAITING, "Waiting for a decision"),
@@ -86,7 +86,7 @@ _RISK_BARS = {"low": 1, "medium": 2, "high": 3}
 
 @register.simple_tag
 def icon(name: str, classes: str = "") -> SafeString:
-    """One symbol of the sprite, silent for screen readers: the words stand beside it."""
+    """One symbol of the sprite, silent for screen readers: the words are next to it."""
     return format_html(
         '<svg class="icon{}" aria-hidden="true"><use href="#i-{}"/></svg>', f" {classes}" if classes else "", name
     )
@@ -94,14 +94,14 @@ def icon(name: str, classes: str = "") -> SafeString:
 
 @register.simple_tag
 def status_glyph(state: str, labelled: bool = False) -> SafeString:
-    """The shape of a state. `labelled` gives it its word, where no word stands beside it."""
+    """The shape of a state. `labelled` gives it its word, if no word is next to it."""
     hue, drawing, word = _STATUS.get(str(state), ("", _RING, str(state).replace("_", " ")))
     return _glyph(f"st {hue}".strip(), drawing, word if labelled else "")
 
 
 @register.simple_tag
 def status_word(state: str) -> str:
-    """The word for a state, as it stands beside its glyph."""
+    """The word for a state, shown next to its glyph."""
     return _STATUS.get(str(state), ("", "", str(state).replace("_", " ")))[2]
 
 
@@ -150,7 +150,7 @@ def avatar(who: AbstractUser | str | None, large: bool = False) -> SafeString:
 
 @register.filter
 def person(user: Any) -> str:
-    """A person's name as everybody reads it. Nobody is the system."""
+    """A person's name as everybody reads it. None is the system."""
     if user is None:
         return "The system"
     return str(user.get_full_name() or user.get_username())
@@ -158,19 +158,19 @@ def person(user: Any) -> str:
 
 @register.filter
 def visible(text: object) -> str:
-    """For every text that people or programs outside wrote: what is hidden in it becomes visible."""
+    """For every text that people or outside programs wrote: it makes hidden characters visible."""
     return "" if text is None else formats.visible(text)
 
 
 @register.filter(is_safe=True)
 def shortened(text: object, most: int) -> str:
-    """The beginning of a text, and never that of a value which would be masked: cut, nothing would know it."""
+    """The beginning of a text, but never part of a value that would be masked: once cut, it would not be recognised."""
     return "" if text is None else detectors.shortened(str(text), most)
 
 
 @register.filter
 def at_length(text: object) -> str:
-    """`visible`, for what may be a book: as much as a page holds, and how much there is."""
+    """`visible`, for what may be very long: as much as a page holds, and how much there is in all."""
     whole = "" if text is None else str(text)
     if len(whole) <= MAX_SHOWN:
         return formats.visible(whole)
@@ -195,7 +195,7 @@ def ago(then: datetime | None) -> str:
 
 @register.filter
 def time_left(until: datetime | None, over: str = "time is up") -> str:
-    """`over`: what it says in the end; `data-over` has it for the script that counts down."""
+    """`over`: what it says at the end; `data-over` gives it to the script that counts down."""
     return formats.time_left(until, timezone.now(), over) if until else "—"
 
 
@@ -230,7 +230,7 @@ def due_class(until: datetime) -> str:
 
 @register.filter
 def ended_as(approval: Approval) -> str:
-    """The glyph of a request that has ended: what people decided, and what came of the call."""
+    """The glyph of a request that has ended: what people decided, and what became of the call."""
     if approval.state != Approval.State.USED:
         return "edited" if approval.state == Approval.State.APPROVED and approval.is_edited else approval.state
     execution = getattr(approval, "execution", None)
@@ -263,7 +263,7 @@ def executed_arguments(execution: ToolExecution) -> str:
 
 @register.filter
 def difference_shown(approval: Approval) -> list[dict[str, Any]]:
-    """What is not as it was when people were asked before, without what its reader may not see."""
+    """What has changed since people were last asked, without what the reader may not see."""
     return masked_lines(approval.difference, lens.hidden(approval.secret_fields, approval.pii_fields))
 
 

@@ -1,4 +1,4 @@
-"""What a row of the inbox asks of the request it shows."""
+"""What a row of the inbox needs to know about its request."""
 
 from urllib.parse import urlencode
 
@@ -14,7 +14,7 @@ register = template.Library()
 
 @register.filter
 def holder(row: Approval) -> Claim | None:
-    """Who looks after it, as far as that still counts."""
+    """Who looks after it, if that still counts."""
     return queue.holder(row)
 
 
@@ -26,7 +26,7 @@ def waits(row: Approval) -> bool:
 
 @register.filter
 def over_target(row: Approval) -> str:
-    """By how much nobody has decided in time, by the target. Empty: the target has not passed, or there is none."""
+    """How long it is past its target without a decision. Empty: the target has not passed, or there is none."""
     now = timezone.now()
     return formats.over(row.target_at, now) if row.target_at is not None and row.target_at <= now else ""
 
@@ -39,5 +39,5 @@ def part(filters: Filters, name: str) -> str:
 
 @register.filter
 def narrowed(group: dict[str, str]) -> str:
-    """The address of the requests that a storm counts together."""
+    """The address of the list of requests that a storm counts together."""
     return "?" + urlencode({name: group[name] for name in ("tool", "rule", "agent") if group[name]} | {"all": "1"})

@@ -1,4 +1,4 @@
-"""What only the run pages write: JSON trees, the axis of a timeline, events in words."""
+"""What only the run pages show: JSON trees, the axis of a timeline, events in words."""
 
 from collections.abc import Collection
 from typing import Any
@@ -19,7 +19,7 @@ def json_tree(value: Any, secrets: Collection[str] = ()) -> SafeString:
 
 @register.filter
 def grouped(number: int) -> str:
-    """A whole number with its thousands apart."""
+    """A whole number with separators between its thousands."""
     return f"{number:,}"
 
 
@@ -36,7 +36,7 @@ def scale(seconds: float) -> str:
 
 @register.filter
 def about(seconds: float) -> str:
-    """A length of time in its largest unit, as on a folded wait: "9 min"."""
+    """A length of time in its largest unit, for example on a folded wait: "9 min"."""
     return words.about(seconds)
 
 
@@ -48,11 +48,11 @@ def fill(kind: str) -> str:
 
 @register.filter
 def actor(name: str) -> str:
-    """Who an event says did it, as people read it."""
+    """The actor of an event, in words for people."""
     return words.actor(name)
 
 
 @register.filter
 def at(values: dict[Any, Any], key: object) -> Any:
-    """What stands under a key; nothing where there is none."""
+    """The value of a key, or nothing if there is none."""
     return values.get(key, "")

@@ -1,4 +1,4 @@
-"""From what a model sent to what a call is about: one function, so that what is judged, shown and run is the same."""
+"""From what a model sent to the arguments of a call: in one function, so the same are judged, shown and run."""
 
 from collections.abc import Iterable
 from typing import Any, Protocol
@@ -10,7 +10,7 @@ from approvals.looked_at import looked_at
 
 
 class Contract(Protocol):
-    """A tool's row: what its arguments are, and what an admin says about others."""
+    """The parts of a tool's row that say what its arguments are and what happens to additional ones."""
 
     name: str
     input_schema: Any
@@ -18,7 +18,7 @@ class Contract(Protocol):
 
 
 def effective(tool: Contract, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a call: without what the runtime fills in, without what is dropped, with the defaults."""
+    """The arguments of a call, with defaults, but without what the runtime fills in and what is dropped."""
     kept = {name: value for name, value in arguments.items() if name not in injected_names(tool.name)}
     if tool.additional_arguments == "drop":
         unknown = unknown_names(tool.input_schema, kept)
@@ -27,21 +27,21 @@ def effective(tool: Contract, arguments: dict[str, Any]) -> dict[str, Any]:
 
 
 def unknown_in(condition: str, tool: Contract) -> list[str]:
-    """Arguments that a condition names and a tool does not have. With them it cannot be evaluated, so it asks."""
+    """Arguments that a condition names but the tool lacks. Such a condition cannot be evaluated, so it asks."""
     named = [found["name"].split(".") for found in looked_at(condition, {"args": {}})]
     return unknown_names(tool.input_schema, dict.fromkeys(path[1] for path in named if len(path) > 1))
 
 
 def injected_names(tool_name: str) -> frozenset[str]:
-    """The arguments of a tool that the runtime fills in. Its code is the one place that says so."""
+    """The arguments of a tool that the runtime fills in. Only its code says which they are."""
     implementation = python_source.get(tool_name)
     return implementation.hidden if implementation is not None else frozenset()
 
 
 def misfit(tool_name: str, arguments: dict[str, Any], version: str = "") -> str:
-    """What a tool's own types find wrong, which a schema cannot say. Empty when nothing is.
+    """What a tool's own types find wrong that its schema cannot express. Empty if nothing is wrong.
 
-    Given a version, only code of that version is asked: a web server may have another than the workers.
+    If a version is given, only code of that version is asked: a web server may run another than the workers.
     """
     implementation = python_source.get(tool_name)
     if implementation is None or (version and implementation.version != version):
@@ -50,7 +50,7 @@ def misfit(tool_name: str, arguments: dict[str, Any], version: str = "") -> str:
 
 
 def with_defaults(schema: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-    """Arguments with what the schema says about the ones left out, so that people see all that will run."""
+    """Arguments with the schema's defaults for those left out, so that people see everything that will run."""
     filled = dict(arguments)
     for name, described in schema.get("properties", {}).items():
         if isinstance(described, dict) and "default" in described:
@@ -59,7 +59,7 @@ def with_defaults(schema: dict[str, Any], arguments: dict[str, Any]) -> dict[str
 
 
 def differing(names: Iterable[str], one: dict[str, Any], other: dict[str, Any]) -> list[str]:
-    """Which of these arguments are others, to the type: `true` is not `1`, and nothing is not null."""
+    """Which of these arguments differ, in type as well: `true` is not `1`, and a missing value is not null."""
     return [
         name
         for name in names

@@ -1,4 +1,4 @@
-"""`@tool`, what it makes of a function or class, and the context a tool may ask for."""
+"""`@tool`, the Tool it makes of a function or class, and the context a tool may ask for."""
 
 import asyncio
 import copy
@@ -33,7 +33,7 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 Effect = Literal["read", "reversible", "compensable", "irreversible"]
-# What the rows of tools hold.
+# The largest values that the rows of tools can hold.
 _AT_MOST = {"timeout": MAX_TIMEOUT_SECONDS, "max_attempts": 2**15 - 1, "result_max_kb": 2**31 - 1}
 
 
@@ -54,14 +54,14 @@ class Tool:
     effects: tuple[EffectLine, ...] = ()
     button: str = ""
     confirm: str = ""
-    """A template of what is typed to approve a critical call, as in {customer_id}. Empty: the button's words."""
+    """A template of what people type to approve a critical call, such as {customer_id}. Empty: the button's text."""
     snapshot: Callable[..., dict[str, Any]] | None = None
     preview: Callable[..., list[dict[str, Any]]] | None = None
     """A dry run: {"name", "before", "after"} for each thing a call would change, looked up without writing."""
     outcome: Callable[..., dict[str, Any]] | None = None
-    """After the call, what is so now, by the names of its preview; `result` is what the call gave."""
+    """The state after the call, by the names used in its preview; `result` is what the call returned."""
     undone_by: str = ""
-    """The tool that takes a call back. What it is called with is what `undo` makes of the arguments and `result`."""
+    """The tool that takes a call back. `undo` makes its arguments from those of the call and its `result`."""
     undo: Callable[..., dict[str, Any]] | None = None
     idempotency: Literal["none", "key"] = "none"
     repeatable: bool = False
@@ -69,34 +69,36 @@ class Tool:
     locked: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()
     pii: tuple[str, ...] = ()
-    """Arguments, and fields of results, that say something of a person."""
+    """Arguments, and fields of results, that hold personal data."""
     timeout: int = 30
     max_attempts: int = 3
     owner: str = ""
     output_schema: dict[str, Any] | None = None
     business_key: str = ""
-    """A template over the arguments; calls for which it says the same are one act, in any run."""
+    """A template over the arguments. Calls for which it gives the same text are one act, across all runs."""
     return_direct: bool = False
     additional_arguments: Literal["reject", "drop"] = "reject"
     cost: Decimal = Decimal(0)
-    """Of one call, in US dollars."""
+    """The cost of one call, in US dollars."""
     result_max_kb: int = 16
     stop_on_failure: bool = False
     wire: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    """How a call reaches a source that is no code of ours. A part of the contract: it says what is asked of whom."""
+    """How a call reaches a source that is not our code. Part of the contract: it says what is asked of whom."""
     claims: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    """What a source says of it beyond its contract."""
+    """What a source says about the tool beyond its contract."""
     response: Response = "content"
     on_error: Wording = False
-    """What the model reads of a ToolError: False and True its own text, else this text or what this function says."""
+    """What the model reads of a ToolError: its own text (False or True), this text, or what this function returns."""
     on_invalid: Wording = False
-    """What the model reads of arguments that fit the schema and not the types: False every problem, as on_error."""
+    """What the model reads if arguments fit the schema but not the types. False: every problem. Else as on_error."""
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=lambda: MappingProxyType({}))
-    """For agents with guidance, by argument: what `parameters.PARAMETER_SCHEMA` lists."""
+    """For agents with guidance: by argument, the settings that `parameters.PARAMETER_SCHEMA` lists."""
     overlap: Literal["none", "auto", "always"] = "auto"
-    """How agents with guidance look at it: with the tools it overlaps with; alone; alone with all others in view."""
+    """How agents with guidance evaluate it. auto: with the tools it overlaps with. none: alone. always: alone, but with
+    all others in view.
+    """
     limits: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """How much of what it counts one call may do, as in {"recipients": 100}. Beyond that it is stopped."""
+    """How much of what it counts one call may do, such as {"recipients": 100}. Beyond that the call is stopped."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function itself, as in a unit test. The runtime calls `run`."""
@@ -104,13 +106,13 @@ class Tool:
 
     def __post_init__(self) -> None:
         if self.outcome is not None and self.preview is None:
-            raise ValueError(f"The tool {self.name!r} has an outcome and no preview to hold it against.")
+            raise ValueError(f"The tool {self.name!r} has an outcome but no preview to compare it with.")
         if bool(self.undone_by) != (self.undo is not None):
-            raise ValueError(f"The tool {self.name!r} needs both or neither of undone_by and undo.")
+            raise ValueError(f"The tool {self.name!r} needs both undone_by and undo, or neither.")
         for option, most in _AT_MOST.items():
             given = getattr(self, option)
             if type(given) is not int or not 1 <= given <= most:
-                wrong = f"has a {option} that is no whole number between 1 and {most}: {given!r}."
+                wrong = f"has a {option} that is not a whole number between 1 and {most}: {given!r}."
                 raise ValueError(f"The tool {self.name!r} {wrong}")
 
     @property
@@ -134,7 +136,7 @@ class Tool:
             "output_schema": self.output_schema,
             "business_key": self.business_key,
             "return_direct": self.return_direct,
-            # What does not name its target keeps the version it had.
+            # Left out unless used, so that tools without them keep their version.
             **({"confirm": self.confirm} if self.confirm else {}),
             **({"preview": True, "outcome": self.outcome is not None} if self.preview else {}),
             **({"undone_by": self.undone_by} if self.undone_by else {}),
@@ -146,10 +148,10 @@ class Tool:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-        """Call the tool with arguments that passed its schema, which it cannot change for the caller.
+        """Call the tool with arguments that passed its schema. It gets a copy, so it cannot change the caller's.
 
-        Raises ToolError where the tool leaves its errors to the caller, and whatever else the function raises; and
-        Isolated, without calling anything, on behalf of a mocked run.
+        Raises ToolError if the tool leaves its errors to the caller, whatever else the function raises, and, for a
+        mocked run, Isolated without calling anything.
         """
         _only_for_real(self.name)
         try:
@@ -172,15 +174,15 @@ class Tool:
         return results.of_value(value, self.response)
 
     def misfit(self, arguments: dict[str, Any]) -> str:
-        """What is wrong with arguments that fit the schema and not the types; empty when nothing is."""
+        """What is wrong with arguments that fit the schema but not the types. Empty if nothing is wrong."""
         if isolation.is_on():
-            return ""  # its validators are code of the tool as well
+            return ""  # validators are code of the tool too
         try:
             self._values(arguments)
         except ValidationError as error:
             return self._misfit(error)
-        except Exception:  # a validator is a tool's own code; what it does wrong is said when the tool runs
-            log.exception("The arguments of %s could not be looked at", self.name)
+        except Exception:  # a validator is the tool's own code; its failure is reported when the tool runs
+            log.exception("The arguments of %s could not be checked", self.name)
         return ""
 
     def _misfit(self, error: ValidationError) -> str:
@@ -198,15 +200,15 @@ class Tool:
             return values | {name: source.value(context) for name, source in self.injected.items()}
         except NotConfigured as error:
             log.error("%s cannot run: %s", self.name, error)
-            raise ToolError(f"{self.name} is not set up here, so nothing was done. A person must do that.") from error
+            raise ToolError(f"{self.name} is not set up here, so nothing was done. A person must set it up.") from error
 
     def snapshot_of(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The state of the world a decision about this call rests on. Empty when the tool names none."""
+        """The state of the world that a decision about this call rests on. Empty if the tool looks up none."""
         snapshot: dict[str, Any] = self.says(self.snapshot, arguments) if self.snapshot else {}
         return snapshot
 
     def says(self, function: Callable[..., Any], arguments: dict[str, Any], **more: Any) -> Any:
-        """What a function beside the tool says of a call, as JSON: it names those of its arguments that it wants."""
+        """What one of the tool's other functions returns for a call, as JSON. It is given the arguments it names."""
         _only_for_real(self.name)
         values = self._values(arguments) | more
         wanted = inspect.signature(function).parameters
@@ -214,7 +216,7 @@ class Tool:
 
 
 class Options(TypedDict, total=False):
-    """What `@tool(...)` takes; what each means stands at Tool."""
+    """The options of `@tool(...)`; Tool explains them."""
 
     name: str
     description: str
@@ -263,14 +265,14 @@ def tool(target: Callable[..., Any], /) -> Tool: ...
 @overload
 def tool(target: str = "", /, **options: Unpack[Options]) -> Callable[[Any], Tool]: ...
 def tool(target: Any = "", /, **options: Any) -> Any:
-    """Make a tool of a typed function, sync or async, or of a class or an object with `run` or `arun`.
+    """Make a tool from a typed function, sync or async, or from a class or object with `run` or `arun`.
 
-    Used bare, with a name, or with options. Name, schema, descriptions and defaults come from the
-    signature and its Google-style docstring; `input_schema` or `args_schema` (a pydantic model)
-    replace the schema, `infer_schema=False` makes it one text. A parameter annotated ToolContext or
-    Injected is filled in by the runtime. `effect` says what a call does to the world; a tool that
-    does not say is taken to do the worst. Raises ValueError when there is no description, the
-    schema is not valid, an example does not fit it, or an option is of another kind or names what there is not.
+    Use it bare, with a name, or with options. Name, schema, descriptions and defaults come from the
+    signature and its Google-style docstring. `input_schema` or `args_schema` (a pydantic model)
+    replaces the schema; `infer_schema=False` makes it a single text. The runtime fills in parameters
+    annotated ToolContext or Injected. `effect` says what a call does to the world; without it, the
+    worst is assumed. Raises ValueError if there is no description, the schema is not valid, an
+    example does not fit it, or an option has the wrong type or names something that does not exist.
     """
     if callable(target):
         return _make(target, {})
@@ -317,18 +319,18 @@ def _make(target: Any, options: dict[str, Any]) -> Tool:
 
 
 def _of_class(target: Any, options: dict[str, Any]) -> tuple[Callable[..., Any], str, str]:
-    """The function, name and docstring of a class tool, and into the options what its attributes say."""
+    """The function, name and docstring of a class tool. Options set as attributes are added to `options`."""
     made_of = target if inspect.isclass(target) else type(target)
     instance = target() if inspect.isclass(target) else target
     for option in ("name", "description", "args_schema", "snapshot", "preview", "outcome", "undone_by", "undo"):
         if hasattr(instance, option):
             options.setdefault(option, getattr(instance, option))
         elif option in inspect.get_annotations(made_of):
-            raise ValueError(f"The class tool {made_of.__name__!r} annotates {option} and gives it no value.")
-    # The worker is sync: where there are both, it takes the one that needs no loop.
+            raise ValueError(f"The class tool {made_of.__name__!r} annotates {option} but gives it no value.")
+    # The worker is sync: if both exist, use the one that needs no event loop.
     function = getattr(instance, "run", None) or getattr(instance, "arun", None)
     if not callable(function):
-        raise ValueError(f"The class tool {made_of.__name__!r} needs a method run, or arun.")
+        raise ValueError(f"The class tool {made_of.__name__!r} needs a method run or arun.")
     return function, made_of.__name__, inspect.getdoc(function) or inspect.getdoc(made_of) or ""
 
 
@@ -347,7 +349,7 @@ def _contract_of(
 
 
 def _examples(name: str, input_schema: dict[str, Any], examples: list[dict[str, Any]]) -> str:
-    """Calls that would be right, as the model reads them. Raises ValueError for one that would not."""
+    """Examples of correct calls, as the model reads them. Raises ValueError for one that does not fit the schema."""
     for example in examples:
         problems = schema.check_arguments(input_schema, example)
         if problems:

@@ -1,4 +1,4 @@
-"""A tool about tools, for agents with many: list them, search them, read all about one.
+"""A tool about tools, for agents that have many: list them, search them, read about one in full.
 
 Name this module in TOOL_MODULES to offer it.
 """

@@ -1,4 +1,4 @@
-"""What a tool is told beside its arguments, and what it raises when it stops or does not know."""
+"""What a tool is told besides its arguments, and what it raises when it stops or does not know the outcome."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -12,19 +12,19 @@ from agentapp.tools.counting import Counter
 
 
 class Cancelled(BaseException):
-    """A tool has stopped because it was told to, and has not had its effect. Raised by `ToolContext.check`.
+    """A tool stopped because it was told to, before it had its effect. Raised by `ToolContext.check`.
 
-    Not an Exception, so that a tool that catches whatever goes wrong does not catch this.
+    Not an Exception, so that a tool that catches all exceptions does not catch this one.
     """
 
 
 class OutcomeUnknown(Exception):
-    """The tool asked for its effect and does not know whether it happened. A person finds out."""
+    """The tool asked for its effect but does not know whether it happened. A person must find out."""
 
 
 @dataclass(frozen=True)
 class ToolContext:
-    """What a tool is told beside its arguments. The model never sees it and cannot set it."""
+    """What a tool is told besides its arguments. The model never sees it and cannot set it."""
 
     run_id: str
     step: int
@@ -41,22 +41,22 @@ class ToolContext:
     tools: tuple[ToolSpec, ...] = ()
     """What the model may use in this step."""
     cancelled: threading.Event = field(default_factory=threading.Event)
-    """Set when the run is cancelled or the deadline has passed: nobody waits for the call any more."""
+    """Set when the run is cancelled or the deadline has passed: nobody is waiting for the call any more."""
     counter: Counter = field(default_factory=Counter, compare=False)
     make_receipt: Callable[[], str] = field(default=str, compare=False)
 
     def check(self) -> None:
-        """Stop here if told to. For a tool at work on something long, before it has had its effect."""
+        """Stop here if told to. For long-running tools, to call before they have had their effect."""
         if self.cancelled.is_set():
             raise Cancelled
 
     def approval_receipt(self) -> str:
-        """What people have decided about this call, signed, as the header X-Approval-Receipt carries it.
+        """The signed record of what people decided about this call, as carried by the header X-Approval-Receipt.
 
-        Empty where no person was asked, and where this installation has no key to sign with.
+        Empty if no person was asked, or if this installation has no signing key.
         """
         return self.make_receipt()
 
     def count(self, kind: str, number: int = 1) -> None:
-        """Say what is about to be done, as in count("recipients"), before each. Raises LimitReached beyond a limit."""
+        """Count each thing about to be done, as in count("recipients"). Raises LimitReached beyond a limit."""
         self.counter.count(kind, number)

@@ -1,6 +1,6 @@
 """What a tool's result asks of the conversation: who speaks next, how long the result is shown, what to heed now.
 
-A value that means nothing is left out and named under `ignored`: the call has run, and its result stands.
+A value that is not valid is left out and listed under `ignored`: the call has run, and its result stands.
 """
 
 import json
@@ -11,20 +11,20 @@ MODES = ("auto", "manual")
 LIFESPANS = ("response", "session")
 MAX_GUIDELINES = 20
 MAX_GUIDELINE_CHARS = 4_000
-# The shorter names stand for the others.
+# Short names and the full names they stand for.
 _ALIASES = {"mode": MODE, "lifespan": LIFESPAN}
 _TEXTS = ("condition", "criticality", "description")
 _GUIDELINE = {"action", "priority", *_TEXTS}
 
 
 def checked_control(given: dict[str, Any]) -> dict[str, Any]:
-    """The control options of a result under their full names. What is no option of ours stays as it is."""
+    """The control options of a result under their full names. Unknown options stay as they are."""
     made: dict[str, Any] = {}
     ignored: list[str] = []
     for name, value in given.items():
         option = _ALIASES.get(name, name)
         if name in _ALIASES and option in given:
-            continue  # the full name counts
+            continue  # the full name takes precedence
         problem = _problem(option, value)
         if problem:
             ignored.append(f"{name}: {problem}")
@@ -42,16 +42,16 @@ def checked_control(given: dict[str, Any]) -> dict[str, Any]:
 
 def _problem(option: str, value: Any) -> str:
     if option == MODE and value not in MODES:
-        return f"it is one of {', '.join(MODES)}."
+        return f"it must be one of {', '.join(MODES)}."
     if option == LIFESPAN and value not in LIFESPANS:
-        return f"it is one of {', '.join(LIFESPANS)}."
+        return f"it must be one of {', '.join(LIFESPANS)}."
     if option == GUIDELINES and not isinstance(value, list):
-        return "it is a list of objects."
+        return "it must be a list of objects."
     return ""
 
 
 def _guidelines(given: list[Any]) -> tuple[list[Any], list[str]]:
-    """Those that mean something, and what is wrong with the others, each thing once."""
+    """The valid guidelines, and what is wrong with the others, each problem once."""
     found = [(one, _guideline_problem(one)) for one in given]
     meant = [one for one, problem in found if not problem]
     problems = list(dict.fromkeys(problem for _, problem in found if problem))
@@ -62,15 +62,15 @@ def _guidelines(given: list[Any]) -> tuple[list[Any], list[str]]:
 
 def _guideline_problem(one: Any) -> str:
     if not isinstance(one, dict) or not isinstance(one.get("action"), str) or not one["action"].strip():
-        return "each is an object with an action."
+        return "each must be an object with an action."
     unknown = sorted(set(one) - _GUIDELINE)
     if unknown:
-        return f"{unknown[0]} is no part of a guideline."
+        return f"{unknown[0]} is not part of a guideline."
     if any(name in one and not isinstance(one[name], str) for name in _TEXTS):
-        return f"{', '.join(_TEXTS)} are texts."
+        return f"{', '.join(_TEXTS)} must be text."
     priority = one.get("priority", 0)
     if not isinstance(priority, int) or isinstance(priority, bool):
-        return "priority is a whole number."
+        return "priority must be a whole number."
     if len(json.dumps(one)) > MAX_GUIDELINE_CHARS:
         return f"one is longer than {MAX_GUIDELINE_CHARS} characters."
     return ""

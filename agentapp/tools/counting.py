@@ -1,4 +1,4 @@
-"""What a tool counts while it works, and where it must stop: so many rows, recipients or dollars, and no more."""
+"""What a tool counts while it works, and where it must stop: after so many rows, recipients or dollars."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -9,9 +9,9 @@ MAX_AT_ONCE = 1_000_000_000
 
 
 class LimitReached(Exception):
-    """One more would be beyond a limit. What was counted before has been done; the tool ends here.
+    """One more would exceed a limit. What was counted before has been done; the tool ends here.
 
-    A tool may catch it to say what it has done; it cannot go on, for each further count raises it again.
+    A tool may catch this to report what it has done, but it cannot go on: every further count raises it again.
     """
 
     def __init__(self, kind: str, done: Mapping[str, int]) -> None:
@@ -21,7 +21,7 @@ class LimitReached(Exception):
 
 
 class Counter:
-    """Counts for one attempt at a call, within what the tool says of one call and what its grant leaves."""
+    """Counts for one attempt at a call, within the tool's limits for one call and what its grant has left."""
 
     def __init__(
         self, limits: Mapping[str, int] = MappingProxyType({}), take: Callable[[str, int], bool] = lambda kind, n: True
@@ -32,7 +32,7 @@ class Counter:
         self.stopped_at = ""
 
     def count(self, kind: str, number: int) -> None:
-        """Count what is about to be done. Raises LimitReached, and then it must not be done."""
+        """Count what is about to be done. If this raises LimitReached, it must not be done."""
         if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= MAX_AT_ONCE:
             raise ValueError(f"A tool counts whole numbers from 0, not {number!r}.")
         with self._lock:
@@ -45,7 +45,7 @@ class Counter:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """For the record of the call. Empty: it counted nothing and was not stopped."""
+        """For the record of the call. Empty if it counted nothing and was not stopped."""
         with self._lock:
             stopped = {"stopped_at": self.stopped_at} if self.stopped_at else {}
             return {"counted": dict(self.done), **stopped} if self.done or stopped else {}

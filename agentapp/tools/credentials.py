@@ -1,7 +1,7 @@
-"""Credentials of services: read from the worker's environment when a call runs, and taken out of whatever is kept.
+"""Credentials of services: read from the worker's environment when a call runs, and removed from whatever is kept.
 
-A tool source names, for each security scheme of its document, a credential; `CREDENTIAL_<NAME>` holds it, or
-`CREDENTIAL_<NAME>_FILE` names the file that does. None is ever in a row, a log or a message.
+A tool source names a credential for each security scheme of its document. `CREDENTIAL_<NAME>` holds it, or
+`CREDENTIAL_<NAME>_FILE` names the file that does. Credentials never appear in a row, a log or a message.
 """
 
 import base64
@@ -22,31 +22,32 @@ from approvals import referenced
 PREFIX = "CREDENTIAL_"
 NAME = re.compile(r"[A-Z][A-Z0-9_]{0,79}")
 REDACTED = "[redacted]"
-# Shorter ones stand in ordinary words; nobody protects anything with them.
+# Shorter ones occur in ordinary words, and nobody protects anything with them.
 _SHORTEST = 4
-# Schemes that a person can name where the document names none.
+# Schemes that a person can name if the document names none.
 WELL_KNOWN: dict[str, dict[str, Any]] = {
     "bearer": {"type": "http", "scheme": "bearer"},
     "basic": {"type": "http", "scheme": "basic"},
 }
-# A token is renewed so many seconds before it is over; one that does not say when is used so long, and none for longer.
+# In seconds: how long before it expires a token is renewed, how long one is used that does not say when it expires, and
+# the longest that any is used.
 _EARLIER, _UNSAID, _LONGEST = 30.0, 300.0, 366 * 86400.0
 
 type AskForToken = Callable[[str, dict[str, str], str], Mapping[str, Any]]
-"""(address, form, the value of the Authorization header) → what the server of tokens answered."""
+"""(address, form, the value of the Authorization header) → what the token server answered."""
 
 
 @dataclass
 class Signature:
-    """What a request is given: headers, and pairs of the query and of cookies, percent-encoded."""
+    """What is added to a request: headers, and percent-encoded pairs for the query and for cookies."""
 
     headers: dict[str, str] = field(default_factory=dict)
     query: list[tuple[str, str]] = field(default_factory=list)
     cookies: list[tuple[str, str]] = field(default_factory=list)
     secrets: set[str] = field(default_factory=set)
-    """What is taken out of every answer."""
+    """What is removed from every answer."""
     renewable: list[str] = field(default_factory=list)
-    """The keys of tokens that were kept from before: one that is refused may only be over."""
+    """The keys of cached tokens: one that is refused may only have expired."""
 
 
 def named(name: str) -> str:
@@ -54,7 +55,7 @@ def named(name: str) -> str:
     try:
         value = referenced.secret(PREFIX + name) if NAME.fullmatch(name) else ""
     except referenced.Unreadable as error:
-        raise ToolError(f"The credential {PREFIX}{name} cannot be read. A person must look at its file.") from error
+        raise ToolError(f"The credential {PREFIX}{name} cannot be read. A person must check its file.") from error
     if not value:
         raise ToolError(f"The credential {PREFIX}{name} is not set here, so nothing was sent. A person must set it.")
     if not value.isascii() or not value.isprintable():
@@ -65,13 +66,13 @@ def named(name: str) -> str:
 def chosen(
     security: Iterable[Sequence[str]], schemes: Mapping[str, Any], credentials: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """Of the alternatives that an operation names, the first that there are credentials for: scheme → credential.
+    """The first of an operation's alternatives for which there are credentials: scheme → credential.
 
-    Raises ToolError where it takes some and there are none.
+    Raises ToolError if it requires some and there are none.
     """
     alternatives = [tuple(one) for one in security]
     if not schemes:
-        # The document says nothing of credentials; a person may have.
+        # The document does not mention credentials, but a person may have named one.
         alternatives = alternatives or [tuple(credentials)]
     for one in alternatives:
         if one and all(name in credentials for name in one):
@@ -83,12 +84,12 @@ def chosen(
 
 
 def signature(uses: Mapping[str, str], schemes: Mapping[str, Any], ask: AskForToken) -> Signature:
-    """What a request is given for these schemes. Raises ToolError; `ask` gets a token where one must be got."""
+    """What is added to a request for these schemes. Raises ToolError. `ask` fetches a token if one is needed."""
     found = Signature()
     for scheme_name, credential in uses.items():
         scheme = schemes.get(scheme_name) or WELL_KNOWN.get(scheme_name)
         if not isinstance(scheme, dict):
-            raise ToolError(f"The document does not say what {scheme_name} is. A person must look.")
+            raise ToolError(f"The document does not say what {scheme_name} is. A person must check it.")
         value = named(credential)
         _learn(found.secrets, value)
         _sign(found, scheme_name, scheme, credential, value, ask)
@@ -110,22 +111,22 @@ def _sign(found: Signature, name: str, scheme: dict[str, Any], credential: str, 
         _learn(found.secrets, encoded, value.partition(":")[2])
         found.headers["Authorization"] = f"Basic {encoded}"
     elif kind == "http" and http != "bearer":
-        raise ToolError(f"{name} wants credentials in a way that is not known here ({http[:20]}).")
+        raise ToolError(f"{name} wants credentials in a way that is not supported here ({http[:20]}).")
     elif kind in ("http", "oauth2", "openIdConnect"):
         found.headers["Authorization"] = f"Bearer {_token(found, scheme, credential, value, ask)}"
     else:
-        raise ToolError(f"{name} wants credentials in a way that is not known here ({str(kind)[:20]}).")
+        raise ToolError(f"{name} wants credentials in a way that is not supported here ({str(kind)[:20]}).")
 
 
 # --- Tokens ------------------------------------------------------------------------------------
 
 _tokens: dict[str, tuple[str, float]] = {}
-"""By a digest of where and for whom: a token, and when it is over. For this process alone."""
+"""By a digest of where and for whom: a token, and when it expires. For this process only."""
 _lock = threading.Lock()
 
 
 def _token(found: Signature, scheme: dict[str, Any], credential: str, value: str, ask: AskForToken) -> str:
-    """The token itself, or one for a client's id and secret, as in `id:secret`, from the server of tokens."""
+    """The token itself, or one that the token server gives for a client's id and secret, written `id:secret`."""
     flows = scheme.get("flows") if scheme.get("type") == "oauth2" else None
     flow = flows.get("clientCredentials") if isinstance(flows, dict) else None
     client, colon, secret = value.partition(":")
@@ -151,7 +152,7 @@ def _new_token(url: str, client: str, secret: str, scope: str, key: str, ask: As
     answer = ask(url, form, f"Basic {base64.b64encode(pair.encode()).decode()}")
     token = answer.get("access_token")
     if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable():
-        raise ToolError("The server of tokens gave none, so nothing was sent. A person must look.")
+        raise ToolError("The token server gave no token, so nothing was sent. A person must check it.")
     lasts = answer.get("expires_in", _UNSAID)
     seconds = min(lasts, _LONGEST) if isinstance(lasts, int | float) and not isinstance(lasts, bool) else _UNSAID
     with _lock:
@@ -160,7 +161,7 @@ def _new_token(url: str, client: str, secret: str, scope: str, key: str, ask: As
 
 
 def forget(keys: Iterable[str]) -> None:
-    """Tokens that a server refused are got anew."""
+    """Forget tokens that a server refused, so that new ones are fetched."""
     with _lock:
         for key in keys:
             _tokens.pop(key, None)
@@ -174,7 +175,7 @@ def _learn(secrets: set[str], *values: str) -> None:
 
 
 def redacted(value: Any, secrets: Collection[str]) -> Any:
-    """The same without the secrets in it, wherever in a value they stand and however they are written."""
+    """The same value without the secrets in it, wherever they occur and however they are written."""
     if not secrets:
         return value
     if isinstance(value, str):
@@ -192,12 +193,12 @@ def redacted(value: Any, secrets: Collection[str]) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _written(secret: str) -> re.Pattern[str]:
-    """A secret as servers write it: as it is, or escaped for an address, JSON or HTML, in part or more than once."""
+    """A secret as servers write it: unchanged, or escaped for an address, JSON or HTML, partly or more than once."""
     return re.compile("".join(re.escape(one) if one.isalnum() or one in "-._~" else _escaped(one) for one in secret))
 
 
 def _escaped(character: str) -> str:
-    """One character in all its forms. Each repetition has an end, so that no text takes long to look through."""
+    """One character in all its forms. Each repetition is bounded, so that no text takes long to search."""
     code = ord(character)
     name = html.entities.codepoint2name.get(code, "apos" if character == "'" else "")
     forms = [

@@ -1,6 +1,6 @@
-"""What a tool says of itself beside its schema, held against what it takes and gives.
+"""What a tool declares besides its schema, checked against what it takes and returns.
 
-A name that names nothing is an error where the tool is defined: else it is silently not masked, locked or looked up.
+An unknown name is an error where the tool is defined; otherwise it would silently not be masked, locked or looked up.
 """
 
 import collections.abc
@@ -19,18 +19,18 @@ from agentapp.tools.fields import Fields, fields_of
 from agentapp.tools.schema import unknown_names
 
 _LOOKS = ("snapshot", "preview", "outcome", "undo")
-# These are also told what the call gave.
+# These are also given what the call returned.
 _TOLD_RESULT = ("outcome", "undo")
 _NAMES = ("locked", "secret", "pii")
 # Any of these parameters may be left out.
 _ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _NUMBER = (Decimal, int, float)
-_WORDS = {str: "a text", bool: "true or false", int: "a whole number", Decimal: "a number"}
+_WORDS = {str: "text", bool: "true or false", int: "a whole number", Decimal: "a number"}
 
 
 @dataclass(frozen=True)
 class EffectLine:
-    """One line of what leaves, changes or is told. Texts are templates over the arguments."""
+    """One line of what leaves, what changes or who is told. Texts are templates over the arguments."""
 
     title: str
     detail: str = ""
@@ -38,7 +38,7 @@ class EffectLine:
 
 
 class Declared(Protocol):
-    """Of a tool what is looked at here; what each means stands at `base.Tool`."""
+    """The parts of a tool that are checked here; `base.Tool` explains them."""
 
     @property
     def name(self) -> str: ...
@@ -67,7 +67,7 @@ def check(tool: Declared) -> None:
 
 
 def _problems(tool: Declared) -> Iterator[str]:
-    """What is wrong, one after the other: the later ones take what the earlier ones look at for sound."""
+    """What is wrong, in order: later checks rely on what earlier ones checked."""
     yield from _of_kinds(tool)
     yield from _of_templates(tool)
     for option in _LOOKS:
@@ -79,27 +79,29 @@ def _problems(tool: Declared) -> Iterator[str]:
     for option, word in (("secret", "secret"), ("pii", "personal")):
         for name in getattr(tool, option):
             if not given.may_have(name):
-                yield f"marks {name!r} as {word}, which it neither takes nor gives; it has {_arguments(tool)}."
+                yield f"marks {name!r} as {word}, which it neither takes nor returns; it has {_arguments(tool)}."
 
 
 def doubts(tool: Declared) -> list[str]:
-    """Marks that may be meant for an argument which has none: nobody can tell where results may have any field."""
+    """Marks that may be meant for another argument. Nothing is certain where results may have any field."""
     known = fields_of(tool.input_schema).names
     marked = {name for option in ("secret", "pii") for name in getattr(tool, option)}
     found = []
     for name in sorted(marked - known):
         near = difflib.get_close_matches(name, sorted(known - marked), n=1, cutoff=0.75)
-        found += [f"{tool.name} marks {name!r}, which is not an argument of it; is {each!r} meant?" for each in near]
+        found += [
+            f"{tool.name} marks {name!r}, which is not one of its arguments; did you mean {each!r}?" for each in near
+        ]
     return found
 
 
 def _of_kinds(tool: Declared) -> Iterator[str]:
-    """Options of another kind than they are declared with."""
+    """Options whose type is not the declared one."""
     for field in fields(tool):  # type: ignore[arg-type]
         value = getattr(tool, field.name)
         if field.name in _NAMES:
             if not isinstance(value, (tuple, list, set, frozenset)) or not all(isinstance(name, str) for name in value):
-                yield f"has {field.name}={value!r}, which is not a tuple of names, as in ('pin',)."
+                yield f"has {field.name}={value!r}, which is not a tuple of names, such as ('pin',)."
         elif wrong := _misfit(field.type, value):
             yield f"has {field.name}={value!r}, which is not {wrong}."
     if not isinstance(tool.effects, (tuple, list)) or not all(isinstance(line, EffectLine) for line in tool.effects):
@@ -112,7 +114,7 @@ def _of_kinds(tool: Declared) -> Iterator[str]:
 
 
 def _misfit(kind: Any, value: Any) -> str:
-    """What a value should have been; empty where it is that, or where its kind is none of the plain ones."""
+    """What a value should have been. Empty if it is right, or if its declared type is not a plain one."""
     among = [kind]
     if get_origin(kind) in (Union, UnionType):
         among = [each for each in get_args(kind) if each is not NoneType]
@@ -140,7 +142,7 @@ def _of_templates(tool: Declared) -> Iterator[str]:
 
 
 def _of_function(tool: Declared, option: str, function: Callable[..., Any]) -> Iterator[str]:
-    """What a function beside the tool wants of a call that no call has. What has a default need not be given."""
+    """Parameters of one of the tool's other functions that no call can fill, unless they have a default."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -151,11 +153,11 @@ def _of_function(tool: Declared, option: str, function: Callable[..., Any]) -> I
     for name in unknown_names(tool.input_schema, [name for name in wanted if name not in more]):
         yield f"has a function as {option} that takes {name!r}, which is not an argument; it has {_arguments(tool)}."
     if named := [each.name for each in parameters if each.kind is each.POSITIONAL_ONLY and each.default is each.empty]:
-        yield f"has a function as {option} that takes {named[0]!r} by its place; it is given by name."
+        yield f"has a function as {option} that takes {named[0]!r} by position, but it is given by name."
 
 
 def _given(tool: Declared) -> Fields:
-    """Where a mark counts: at any depth of arguments, results and what is looked up, which may be anything."""
+    """The fields that can be marked: of arguments and results, at any depth, and any field of what is looked up."""
     looked_up = any(getattr(tool, option) is not None for option in _LOOKS)
     results = fields_of(tool.output_schema) if tool.output_schema is not None else _of_results(tool.function)
     known = fields_of(tool.input_schema)
@@ -163,11 +165,11 @@ def _given(tool: Declared) -> Fields:
 
 
 def _of_results(function: Callable[..., Any]) -> Fields:
-    """The fields of what a function says that it returns."""
+    """The fields of the type that a function is annotated to return."""
     try:
         returns = inspect.get_annotations(function, eval_str=True)["return"]
         return fields_of(TypeAdapter(returns).json_schema(mode="serialization", by_alias=False))
-    except Exception:  # it says nothing, or nothing that has a schema
+    except Exception:  # it is not annotated, or with a type that has no schema
         return Fields(frozenset(), others=True)
 
 

@@ -10,7 +10,7 @@ _ARGUMENT = re.compile(r"\s+\*{0,2}\w+\s*(\(.*\))?\s*:")
 
 
 def read(text: str) -> tuple[str, dict[str, str]]:
-    """The description and the described arguments. Raises ValueError for an Args section that says nothing of them."""
+    """The description and the described arguments. Raises ValueError for an Args section that does not describe any."""
     if not text.strip():
         return "", {}
     for line in _malformed(text.splitlines()):

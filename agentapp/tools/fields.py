@@ -6,13 +6,13 @@ from typing import Any
 
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SINGLE = ("items", "additionalProperties", "if", "then", "else", "contains")
-# What has none of these may be any value.
+# A schema with none of these allows any value.
 _SAYS_WHAT = frozenset({"type", "enum", "const", "$ref", "properties", *_LISTS})
 
 
 @dataclass(frozen=True)
 class Fields:
-    """The fields of a value. `others`: it may have more than those that are named."""
+    """The fields of a value. `others`: it may have more than the named ones."""
 
     names: frozenset[str]
     others: bool

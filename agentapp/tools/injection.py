@@ -1,4 +1,4 @@
-"""Arguments that the runtime fills in. A model is not told of them, and what it sends for one is thrown away."""
+"""Arguments that the runtime fills in. A model is not told about them, and what it sends for one is discarded."""
 
 import inspect
 from collections.abc import Callable
@@ -10,19 +10,19 @@ from django.conf import settings
 from approvals import referenced
 
 ENVIRONMENT, SETTING = "env:", "setting:"
-# What signs for the ledger signs for no tool.
+# The ledger's signing keys are never available to tools.
 _KEPT_FROM_TOOLS = frozenset({"env:LEDGER_SIGNING_KEY", "setting:LEDGER"})
 
 
 class NotConfigured(RuntimeError):
-    """What a tool needs is not there. The sentence names where it is looked for, for the log and not for the model."""
+    """Something a tool needs is missing. The message says where it was looked for: for the log, not the model."""
 
 
 def _of_environment(name: str) -> str:
     try:
         return referenced.secret(name)
     except referenced.Unreadable as unreadable:
-        raise NotConfigured(f"A person must look at it: {unreadable}") from None
+        raise NotConfigured(f"A person must check it: {unreadable}") from None
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Injected:
     source: str
 
     def value(self, context: object) -> Any:
-        """What the argument is for this call. Raises ValueError without a call, NotConfigured without a credential."""
+        """The argument's value for this call. Raises ValueError without a call, NotConfigured without a credential."""
         if self.source.startswith(ENVIRONMENT):
             found: Any = _of_environment(self.source.removeprefix(ENVIRONMENT))
         elif self.source.startswith(SETTING):
@@ -57,7 +57,7 @@ class Injected:
 def injected_parameters(function: Callable[..., Any], fields: set[str]) -> dict[str, Injected]:
     """The parameters of a function that the runtime fills in. `fields` are those of the context.
 
-    Raises ValueError for one that asks for something there is not.
+    Raises ValueError for one that asks for something that does not exist.
     """
     found = {}
     for name, annotation in inspect.get_annotations(function, eval_str=True).items():

@@ -1,7 +1,7 @@
-"""Answers of an MCP server that are no results, whatever protocol is spoken.
+"""Answers of an MCP server that are not results, whichever protocol version is spoken.
 
-Before 2026-07-28 the protocol had no answer that asks for something in between. On a connection of an older protocol
-the SDK takes the word that says so off an answer, and what is left can look like a result.
+Before 2026-07-28 the protocol had no answer that asks for more input. On a connection with an older protocol, the SDK
+strips the marker of such an answer, and what is left can look like a result.
 """
 
 from collections.abc import AsyncIterator
@@ -14,25 +14,25 @@ from mcp_types import ErrorData, JSONRPCError, JSONRPCResponse
 
 from agentapp.tools.mcp_http import Trouble
 
-ASKS = "It asks for something in between, which nobody gives it here."
+ASKS = "It asks for more input before it answers, which is not supported here."
 
 
 @asynccontextmanager
 async def told_apart(transport: AbstractAsyncContextManager[Any]) -> AsyncIterator[tuple[Any, Any]]:
-    """The same transport; such an answer comes over it as the error that it is here."""
+    """The same transport, with such answers turned into errors."""
     async with transport as (reading, writing):
         yield _Reading(reading), writing
 
 
 class _Reading:
-    """The stream that the SDK reads, with each message looked at first."""
+    """The stream that the SDK reads; each message is inspected first."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
 
     @property
     def last_context(self) -> Any:
-        """In which the message read last was sent, where the stream knows."""
+        """The context in which the last message was sent, if the stream knows it."""
         return getattr(self._inner, "last_context", None)
 
     async def receive(self) -> Any:

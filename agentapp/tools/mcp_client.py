@@ -1,8 +1,8 @@
-"""MCP servers, for threads that wait: connections are kept for each source, and opened anew when they are lost.
+"""MCP servers, for threads that wait. Each source has a connection that is kept, and reopened if it is lost.
 
-A list of tools, and a call that changes nothing, is asked for once more when a connection is lost under it. Any other
-call has the tools listed first, so that a lost connection and a changed tool are found before anything is sent, and is
-sent once. Where one is given up, for its deadline or because it was told to stop, the next goes over a new connection.
+If a connection is lost, a list of tools or a call that changes nothing is requested once more. Any other call is sent
+only once, after listing the tools, so that a lost connection or a changed tool is found before anything is sent. After
+a call was given up, at its deadline or because it was told to stop, the next uses a new connection.
 """
 
 import asyncio
@@ -19,14 +19,14 @@ from agentapp.tools.mcp_connection import Call, Connection, Late, Listing, Lost,
 from agentapp.tools.mcp_target import Target
 
 ATTEMPTS, FIRST_PAUSE_SECONDS = 3, 0.5
-# Beyond a deadline: for the loop itself to answer.
+# Extra time beyond a deadline, for the loop itself to answer.
 GRACE_SECONDS = 2.0
 MARGIN_SECONDS = 0.5
 CLOSES_WITHIN = 5.0
 
 
 class ToolChanged(Exception):
-    """The server lists the tool otherwise than it was agreed to, so that nothing was sent."""
+    """The server lists a tool that differs from the accepted one, so nothing was sent."""
 
 
 def list_tools(target: Target, seconds: float) -> Listing:
@@ -43,7 +43,7 @@ def list_tools(target: Target, seconds: float) -> Listing:
 
 
 def call(target: Target, wanted: Call, until: datetime, stop: Callable[[], None]) -> types.CallToolResult:
-    """What a tool answers. `stop` is asked now and then and raises where nobody waits any more; the server is told.
+    """What a tool answers. `stop` is called from time to time and raises if nobody waits any more; the server is told.
 
     Raises Unreachable, Refused, ToolChanged, Lost.
     """
@@ -57,12 +57,12 @@ def call(target: Target, wanted: Call, until: datetime, stop: Callable[[], None]
         )
 
     seconds = max((until - datetime.now(UTC)).total_seconds(), 0)
-    # A little less than the caller waits: who gives up here knows whether anything was sent.
+    # A little less than the caller waits: giving up here, we still know whether anything was sent.
     return _submit(answered, seconds - min(MARGIN_SECONDS, seconds / 10), stop)
 
 
 def close_all() -> None:
-    """Close every connection of this process, and stop the servers that were started for them."""
+    """Close every connection of this process, and stop the servers started for them."""
 
     async def closed(loop: EventLoop) -> None:
         connections = list(_pool(loop).values())
@@ -74,9 +74,9 @@ def close_all() -> None:
 
 
 async def _checked_call(connection: Connection, wanted: Call) -> types.CallToolResult:
-    with connection.used():  # from the list to the call: who gives it up meanwhile does not close it in between
+    with connection.used():  # from the list to the call, so that nobody who gives it up closes it in between
         known = wanted.changes_nothing and wanted.fits_in(await connection.known_tools())
-        if not known:  # a list that was kept may be old: not every server says that its tools have changed
+        if not known:  # a cached list may be out of date: not every server announces changes to its tools
             await connection.list_tools()
             if not wanted.fits_in(await connection.known_tools()):
                 raise ToolChanged
@@ -89,7 +89,7 @@ async def _twice[T](
     work: Callable[[Connection], Coroutine[Any, Any, T]],
     again: Callable[[], bool] = lambda: True,
 ) -> T:
-    """Do something over a connection, and over a new one if the first is lost under it and it may be done again."""
+    """Do something over a connection, and again over a new one if the first is lost and it may be repeated."""
     connection = await _connected(loop, target)
     try:
         return await _over(connection, work)
@@ -103,12 +103,12 @@ async def _twice[T](
 
 
 async def _over[T](connection: Connection, work: Callable[[Connection], Coroutine[Any, Any, T]]) -> T:
-    """Do something over a connection. Where it is given up, nothing else begins over that: its server may hang."""
+    """Do something over a connection. If it is given up, the connection is not reused: its server may hang."""
     asking = asyncio.create_task(work(connection))
     try:
         await asyncio.wait([asking])
     except asyncio.CancelledError:
-        connection.retire_soon()  # before that has ended: a server that hangs may not take the word of it
+        connection.retire_soon()  # before the work has ended: a hanging server may not accept its cancellation
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
         raise
@@ -116,7 +116,7 @@ async def _over[T](connection: Connection, work: Callable[[Connection], Coroutin
 
 
 async def _connected(loop: EventLoop, target: Target) -> Connection:
-    """The source's connection, opened if there is none or it is to another target. Raises Unreachable."""
+    """The source's connection, opened if there is none or if it has another target. Raises Unreachable."""
     pool = _pool(loop)
     locks: dict[str, asyncio.Lock] = loop.clients.setdefault("mcp locks", {})
     async with locks.setdefault(target.source, asyncio.Lock()):
@@ -138,7 +138,7 @@ async def _opened(target: Target) -> Connection:
             if error.final or attempt == ATTEMPTS:
                 raise
             if error.timed_out:
-                mode = "legacy"  # an old server may wait for the old greeting
+                mode = "legacy"  # an old server may be waiting for the old greeting
         await asyncio.sleep(FIRST_PAUSE_SECONDS * attempt)
     raise AssertionError("unreachable")
 
@@ -148,7 +148,7 @@ def _pool(loop: EventLoop) -> dict[str, Connection]:
     return pool
 
 
-# The processes that have asked a server: a forked child has no connection of its parent's to close.
+# The processes that have asked a server: a forked child must not close its parent's connections.
 _used_by: set[int] = set()
 
 

@@ -1,4 +1,4 @@
-"""One connection to an MCP server: how it is opened, what is asked over it, and what is known without an answer."""
+"""One connection to an MCP server: opening it, sending requests over it, and what is known if no answer comes."""
 
 import asyncio
 import threading
@@ -25,10 +25,10 @@ type Mode = Literal["auto", "legacy"]
 
 MAX_PAGES, MAX_TOOLS, MAX_LISTING_BYTES = 50, 500, 8 * 1024 * 1024
 IDLE_SECONDS = 600.0
-# A server that says all the time that its tools have changed is believed so often.
+# How often a server is believed that keeps announcing changes to its tools.
 HEEDS_CHANGES_EVERY = 10.0
 MAX_MESSAGE = 500
-# By the protocol these say that a request was not taken up.
+# In the protocol, these codes say that a request was not accepted.
 _NOT_TAKEN_UP = {types.METHOD_NOT_FOUND, types.INVALID_PARAMS, types.HEADER_MISMATCH, Trouble.REFUSED}
 _ANSWER: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
@@ -44,18 +44,18 @@ class Unreachable(Exception):
 
 
 class NotAllowed(Unreachable):
-    """No request may go where it would have to: nothing was done, and trying again would not help."""
+    """The request is not allowed to go there: nothing was done, and trying again would not help."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, final=True)
 
 
 class Refused(Exception):
-    """The server would not take the request, so that nothing was done."""
+    """The server refused the request, so nothing was done."""
 
 
 class Lost(Exception):
-    """The request was sent, and what came of it is not known."""
+    """The request was sent, but what came of it is not known."""
 
 
 class Late(Lost):
@@ -63,12 +63,12 @@ class Late(Lost):
 
 
 class SentOn(Lost):
-    """The server named another place for an answer, where none may be looked for."""
+    """The server redirected us to an address that may not be requested."""
 
 
 @dataclass(frozen=True)
 class Listing:
-    """The tools of a server, and what it says of itself."""
+    """The tools of a server, and what it says about itself."""
 
     tools: tuple[types.Tool, ...]
     details: dict[str, str]
@@ -76,9 +76,9 @@ class Listing:
 
 @dataclass
 class Call:
-    """What is asked of a tool. `fits` says of the tool as it is listed now whether it is the one that was agreed to.
+    """A call of a tool. `fits` says whether the tool as listed now is the one that was accepted.
 
-    The loop that sends it and the thread that waits for it agree here on whether it was sent.
+    The loop that sends the call and the thread that waits for it agree here on whether it was sent.
     """
 
     tool: str
@@ -91,25 +91,25 @@ class Call:
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def fits_in(self, listing: Listing) -> bool:
-        """Whether its tool is listed as it was agreed to."""
+        """Whether its tool is listed as it was accepted."""
         return self.fits(next((tool for tool in listing.tools if tool.name == self.tool), None))
 
     def begin(self) -> None:
-        """It is sent now. Raises CancelledError where it was given up: whoever sends it is about to be told so."""
+        """Mark it as sent. Raises CancelledError if it was given up; its sender is about to be told."""
         with self._lock:
             if self._given_up:
                 raise asyncio.CancelledError
             self.sent = True
 
     def give_up(self) -> bool:
-        """Nobody waits for it, and it is not sent any more. Whether it was before."""
+        """Make sure it is not sent from now on, as nobody waits for it. Returns whether it was sent before."""
         with self._lock:
             self._given_up = True
             return self.sent
 
 
 class Connection:
-    """A client that a task of its own keeps: what the SDK opens must be closed where it was opened."""
+    """A client kept by a task of its own: what the SDK opens must be closed by the task that opened it."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -126,7 +126,7 @@ class Connection:
 
     @classmethod
     async def open(cls, target: Target, mode: Mode) -> "Connection":
-        """A connection that has been greeted. Raises Unreachable."""
+        """A connection after the greeting. Raises Unreachable."""
         connection = cls(target)
         keeper = asyncio.create_task(connection._keep(mode))
         _keepers.add(keeper)
@@ -149,25 +149,25 @@ class Connection:
         return not self.closed and not self._retired
 
     def retire(self) -> None:
-        """Close it once nobody uses it any more."""
+        """Close it when nobody uses it any more."""
         self._retired = True
         if not self._uses:
             self._closing.set()
 
     def retire_soon(self) -> None:
-        """Let nothing more begin over it, and close it once its server may have heard what was given up."""
+        """Start nothing more over it, and close it once its server has had time to hear what was given up."""
         self._retired = True
         self._uses += 1
         asyncio.get_running_loop().call_later(PARTS_WITHIN, self._leave)
 
     async def close(self) -> None:
-        """Close it now, whoever uses it. Its server, where one was started, has ended then."""
+        """Close it now, even if it is in use. If a server was started for it, that has ended afterwards."""
         self._closing.set()
         await self._let_go.wait()
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Keep it open meanwhile, also where it is given up."""
+        """Keep it open in the meantime, even if it is given up."""
         self._uses += 1
         try:
             yield
@@ -199,12 +199,12 @@ class Connection:
             else:
                 raise Refused(f"Its list of tools has more than {MAX_PAGES} pages.")
         listing = Listing(tuple(found), self._details(client))
-        if changes == self._changes:  # else it may be of before the change
+        if changes == self._changes:  # otherwise the list may be older than the change
             self._listing = listing
         return listing
 
     async def known_tools(self) -> Listing:
-        """The tools as they were listed last, unless the server has said since that they have changed."""
+        """The tools as last listed, unless the server has announced a change since then."""
         return self._listing or await self.list_tools()
 
     async def call(self, call: Call) -> types.CallToolResult:
@@ -214,15 +214,15 @@ class Connection:
         with self.used():
             call.begin()
             answer = await self._asked(client.session.send_request(types.CallToolRequest(params=parameters), _ANSWER))
-        # A result that names another kind than it is fits as well: the kind that is named counts.
+        # A result can parse as one kind while it names another: the kind it names counts.
         if answer.result_type == "input_required":
             raise Refused(ASKS)
         if not isinstance(answer, types.CallToolResult) or answer.result_type != "complete":
-            raise Lost("Its answer is of a kind that nobody reads here.")
+            raise Lost("Its answer is of an unsupported kind.")
         return answer
 
     async def _asked[T](self, request: Awaitable[T]) -> T:
-        """What the server answers, or what is known of the request without an answer."""
+        """What the server answers, or what is known about the request if no answer comes."""
         try:
             return await request
         except MCPError as error:
@@ -238,8 +238,8 @@ class Connection:
                 raise Refused(message) from error
             raise Lost(message) from error
         except ValidationError as error:
-            raise Lost("Its answer is not as the protocol has it.") from error
-        except Exception as error:  # the SDK gives up in many ways, and after each the answer is missing
+            raise Lost("Its answer does not follow the protocol.") from error
+        except Exception as error:  # the SDK gives up in many ways, all of which leave us without an answer
             raise Lost(self._why_ended or f"The connection broke off ({type(error).__name__}).") from error
 
     def _open_client(self) -> Client:
@@ -254,7 +254,7 @@ class Connection:
         return {name: value[:200] for name, value in said.items()}
 
     def _without_secrets(self, tool: types.Tool) -> types.Tool:
-        """A tool as it is listed, without what its server was shown: some describe how they were started."""
+        """A tool as listed, without the secrets its server was given: some servers describe how they were started."""
         if not self.target.secrets:
             return tool
         listed = tool.model_dump(mode="json", by_alias=True, exclude_unset=True)
@@ -275,7 +275,7 @@ class Connection:
                 finally:
                     listening.cancel()
                     await asyncio.gather(listening, return_exceptions=True)
-        except Exception as error:  # whatever the SDK or a server comes up with ends this connection alone
+        except Exception as error:  # whatever goes wrong in the SDK or a server ends only this connection
             self._problem = _problem(error, self._why_ended, self.target)
         finally:
             self.closed = True
@@ -289,7 +289,7 @@ class Connection:
         return streamable_http_client(self.target.url, http_client=client, max_sse_event_size=MAX_ANSWER_BYTES)
 
     def _ended(self, why: str) -> None:
-        """The server's process has said its last."""
+        """The server's process has ended."""
         self.closed, self._why_ended = True, why
         self._closing.set()
 
@@ -303,16 +303,16 @@ class Connection:
                     self.retire()
 
     async def _listen(self, client: Client) -> None:
-        """Where the protocol has a stream of changes of its own, follow it. Without one it would not be known."""
+        """Follow the stream of changes, if the protocol has a separate one. Changes would be missed otherwise."""
         tools = client.server_capabilities.tools
         if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or tools is None or not tools.list_changed:
             return
         with suppress(Exception):
             async with client.listen(tools_list_changed=True) as changes:
-                self._forget_listing()  # what changed before this would be heard of by nobody
+                self._forget_listing()  # changes from before the stream was opened were not announced
                 async for _ in changes:
                     self._tools_changed()
-        # The stream has ended or broken off, in whatever way; a new connection has a new one.
+        # The stream has ended or broken off; a new connection has a new one.
         self.retire()
 
     async def _heard(self, message: object) -> None:
@@ -338,17 +338,17 @@ class Connection:
             self._tools_changed()
 
 
-# The loop itself would let go of a task that nobody holds.
+# The loop itself keeps only weak references to tasks.
 _keepers: set["asyncio.Task[None]"] = set()
 
 
 def _said(error: MCPError, target: Target) -> str:
-    """The server's words, without what it was shown. They are cut last: a part of a secret is not known for one."""
+    """The server's words, without its secrets. They are cut last: part of a secret would not be recognised."""
     return str(redacted(error.error.message, target.secrets))[:MAX_MESSAGE]
 
 
 def _problem(error: Exception, why_ended: str, target: Target) -> Unreachable:
-    """Why a connection could not be opened, for people."""
+    """Why a connection could not be opened, in words for people."""
     while isinstance(error, ExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
     if isinstance(error, MCPError):
@@ -359,4 +359,4 @@ def _problem(error: Exception, why_ended: str, target: Target) -> Unreachable:
         return Unreachable(message, final=error.error.code == Trouble.REFUSED)
     if isinstance(error, FileNotFoundError | PermissionError | NotADirectoryError):
         return Unreachable(f"Its command could not be started ({error.strerror}).", final=True)
-    return Unreachable(f"It could not be greeted ({type(error).__name__}).")
+    return Unreachable(f"The connection could not be set up ({type(error).__name__}).")

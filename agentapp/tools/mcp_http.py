@@ -1,7 +1,7 @@
-"""Requests to an MCP server over HTTP: past the guard of outbound addresses, and with every trouble as an answer.
+"""Requests to an MCP server over HTTP: checked by the guard of outbound addresses, with every failure as an answer.
 
-The SDK gives up a connection, and with it the calls of everybody else on it, when one request fails on its way. So what
-fails on its way is answered here, in the protocol's own form, with a code that says whether the server can have acted.
+When one request fails in transit, the SDK gives up the connection and with it everybody else's calls. So such failures
+are answered here, in the protocol's own form, with a code that says whether the server can have acted.
 """
 
 import asyncio
@@ -18,41 +18,41 @@ from approvals import certificates
 
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
 CONNECT_SECONDS = 10.0
-# Each call has a deadline of its own; this ends what a server leaves open for nobody.
+# Each call has its own deadline; this ends requests that a server leaves open with nobody waiting.
 READ_SECONDS = 3600.0
-# So long a server has to hear what is given up, and that nobody asks it any more.
+# How long a server has to hear that a request or the connection was given up.
 PARTS_WITHIN = 3.0
-# Streams are asked for by the SDK, as soon after one another as a server says. So many at once, then one in so long.
+# The SDK requests streams as quickly after one another as a server tells it to. So many at once, then one per interval.
 STREAMS_AT_ONCE, STREAMS_EVERY = 10, 1.0
-# Said before anything is done, so that nothing was.
-_REFUSALS = {401: "it wants another credential", 403: "it forbids this", 429: "it has been asked too often"}
+# Statuses sent before anything is done, so nothing was.
+_REFUSALS = {401: "it requires another credential", 403: "it forbids this", 429: "it has had too many requests"}
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-# These pass the very request on.
+# Redirects that repeat the same request.
 _UNDONE = frozenset({307, 308})
 _SESSION = "mcp-session-id"
 
 
 class Trouble(IntEnum):
-    """Codes of ours, outside the ranges that JSON-RPC and MCP have taken."""
+    """Our own codes, outside the ranges reserved by JSON-RPC and MCP."""
 
     NOT_ALLOWED = -31901
-    """It may not be asked from here, or sends the request on, undone, to where none may go from here."""
+    """The server may not be asked from here, or redirects the request, not carried out, to where we may not go."""
     NOT_SENT = -31902
     REFUSED = -31903
     FORGOTTEN = -31904
-    """It does not know this connection any more."""
+    """The server no longer knows this connection."""
     BROKEN_OFF = -31905
     SENT_ON = -31906
-    """It names another place for an answer; what it has done itself it does not say."""
+    """The server redirects us for the answer, without saying what it has done itself."""
 
 
 class Unreadable(httpx2.StreamError):
-    """An answer that broke off or is too long. A StreamError, which the SDK takes for one bad answer."""
+    """An answer that broke off or is too long. A StreamError, which the SDK treats as a single bad answer."""
 
 
 def client(target: Target) -> httpx2.AsyncClient:
     """A client that reaches nothing but this target's server, within limits of time and size."""
-    # What comes packed could be any size once unpacked.
+    # A compressed answer could be any size once decompressed.
     headers = {"Accept-Encoding": "identity"}
     if target.bearer:
         headers["Authorization"] = f"Bearer {target.bearer}"
@@ -66,11 +66,11 @@ def client(target: Target) -> httpx2.AsyncClient:
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """Connects to the address that was checked, and asks it for the host that was named."""
+    """Connects to the address that was checked, and requests the named host from it."""
 
     def __init__(self, outside: Outside) -> None:
         self._outside = outside
-        # A connection is for one host: two names at one address do not share it.
+        # A connection is for one host: two names at the same address do not share it.
         limits = httpx2.Limits(max_keepalive_connections=0)
         self._stream_due = -math.inf
         self._inner = httpx2.AsyncHTTPTransport(verify=certificates.trusted(), trust_env=False, limits=limits)
@@ -83,13 +83,13 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         try:
             async with asyncio.timeout(PARTS_WITHIN):
                 response = await self._answered(request)
-                await response.aclose()  # nothing that is said then matters
+                await response.aclose()  # nothing the server says after this matters
         except TimeoutError:
-            return _answer(Trouble.BROKEN_OFF, f"The server did not part within {PARTS_WITHIN:g} s.")
+            return _answer(Trouble.BROKEN_OFF, f"The server did not end the session within {PARTS_WITHIN:g} s.")
         return httpx2.Response(response.status_code)
 
     async def _in_turn(self) -> None:
-        """Wait where streams are asked for all the time: everybody's connections live in one loop."""
+        """Wait if streams are requested without pause: all connections share one loop."""
         now = asyncio.get_running_loop().time()
         self._stream_due = max(self._stream_due, now - STREAMS_AT_ONCE * STREAMS_EVERY) + STREAMS_EVERY
         if self._stream_due > now:
@@ -103,7 +103,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         onward = httpx2.Request(
             request.method,
             request.url.copy_with(host=str(address)),
-            headers=request.headers,  # with the Host it was made for
+            headers=request.headers,  # with the original Host
             stream=request.stream,
             extensions={**request.extensions, "sni_hostname": ascii_host(request.url)},
         )
@@ -118,7 +118,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             await response.aclose()
             return refusal
         events = response.headers.get("content-type", "").lower().startswith("text/event-stream")
-        # Events are measured one by one by who reads them: a stream of them may be open for hours.
+        # The reader limits the size of each event: a stream of them may be open for hours.
         limit = None if events else MAX_ANSWER_BYTES
         packed = response.headers.get("content-encoding", "identity").lower() != "identity"
         assert isinstance(response.stream, httpx2.AsyncByteStream)
@@ -130,20 +130,20 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         )
 
     def _sent_on(self, request: httpx2.Request, response: httpx2.Response) -> httpx2.Response | None:
-        """Why nobody follows where a server sends on to. None: it does not, or stays where it is."""
+        """Why a server's redirect is not followed. None if there is none, or if it stays on the same server."""
         if response.status_code not in _REDIRECTS or "location" not in response.headers:
             return None
         try:
             where = request.url.join(response.headers["location"])
         except httpx2.InvalidURL:
-            return _answer(Trouble.SENT_ON, "The server sends on to what is no address.")
+            return _answer(Trouble.SENT_ON, "The server redirects to something that is not an address.")
         if _is_within(request.url, where):
             return None
-        why = f"The server sends on to {where.host or 'nowhere'}, and only its own address is asked."
+        why = f"The server redirects to {where.host or 'nowhere'}, but only its own address may be asked."
         try:
             self._outside.address_of(where)
         except OutboundRefused as error:
-            why = f"The server sends on: {error}"
+            why = f"The server redirects: {error}"
         return _answer(Trouble.NOT_ALLOWED if response.status_code in _UNDONE else Trouble.SENT_ON, why)
 
     async def aclose(self) -> None:
@@ -151,7 +151,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """An answer of at most so many bytes. What is packed though it was asked not to be is not read at all."""
+    """An answer of limited size. One that is compressed, although the server was asked not to, is not read at all."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, limit: int | None) -> None:
         self._inner, self._limit = inner, limit
@@ -162,7 +162,7 @@ class _Bounded(httpx2.AsyncByteStream):
             async for part in self._inner:
                 size += len(part)
                 if self._limit is not None and size > self._limit:
-                    raise Unreadable(f"The answer is packed, or longer than {MAX_ANSWER_BYTES} bytes.")
+                    raise Unreadable(f"The answer is compressed, or longer than {MAX_ANSWER_BYTES} bytes.")
                 yield part
         except httpx2.TransportError as error:
             raise Unreadable(f"The answer broke off ({type(error).__name__}).") from error
@@ -172,17 +172,17 @@ class _Bounded(httpx2.AsyncByteStream):
 
 
 def _refusal(request: httpx2.Request, response: httpx2.Response) -> httpx2.Response | None:
-    """Why a server would not take a request at all. None: it took it, or says itself what is wrong."""
+    """Why a server refused a request outright. None if it accepted it, or says itself what is wrong."""
     status = response.status_code
     if status in _REFUSALS:
         return _answer(Trouble.REFUSED, f"The server answered {status}: {_REFUSALS[status]}.", status)
     if status == httpx2.codes.NOT_FOUND and _SESSION in request.headers:
-        return _answer(Trouble.FORGOTTEN, "The server does not know this connection any more.", status)
+        return _answer(Trouble.FORGOTTEN, "The server no longer knows this connection.", status)
     return None
 
 
 def _is_within(url: httpx2.URL, where: httpx2.URL) -> bool:
-    """Whether a redirect stays with the server, or only becomes safer. The SDK follows it then, where it can."""
+    """Whether a redirect stays on the server, or only becomes safer. The SDK then follows it if it can."""
     if where.userinfo and where.userinfo != url.userinfo:
         return False
     safer = (url.scheme, url.port, where.scheme, where.port) == ("http", None, "https", None)
@@ -190,6 +190,6 @@ def _is_within(url: httpx2.URL, where: httpx2.URL) -> bool:
 
 
 def _answer(code: Trouble, message: str, status: int = httpx2.codes.BAD_GATEWAY) -> httpx2.Response:
-    """What the SDK reads as the server's own answer to the one request that failed."""
+    """An answer that the SDK takes for the server's own, to the one request that failed."""
     body = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
     return httpx2.Response(status, headers={"content-type": "application/json"}, content=json.dumps(body).encode())

@@ -1,7 +1,7 @@
-"""Tools of MCP servers: what a server lists into contracts, and a call of one into the envelope of its result.
+"""Tools of MCP servers: turns what a server lists into contracts, and the answer to a call into a result's envelope.
 
-What a server says of its own tools is shown to people and believed in nothing: each begins as an act that cannot be
-undone, whose results may carry text from outside.
+What a server says about its own tools is shown to people but never trusted: each tool starts as an act that cannot be
+undone, whose results may contain text from outside.
 """
 
 import functools
@@ -23,30 +23,30 @@ from agentapp.tools.results import of_value
 from agentapp.tools.sources import Row, only_a_contract
 from approvals.digest import canonical, storable, storable_json
 
-if TYPE_CHECKING:  # the SDK takes a second to import, and most processes never ask a server
+if TYPE_CHECKING:  # importing the SDK takes a second, and most processes never ask a server
     import mcp_types as types
 
     from agentapp.tools.mcp_connection import Call, Listing
 
 MAX_NAME, MAX_REMOTE_NAME, MAX_TITLE, MAX_DESCRIPTION, MAX_SCHEMA_BYTES = 64, 500, 500, 8000, 64 * 1024
 MAX_METADATA_CHARS = 16_000
-# Nobody has said which others it overlaps with, so agents with guidance look at it with all of them in view.
+# Nobody has said which tools it overlaps with, so agents with guidance look at it with all others in view.
 OVERLAP: Literal["always"] = "always"
-# A server that acts once per key finds it under this name.
+# Where a server that acts once per key finds the key.
 IDEMPOTENCY_KEY = "countersign/idempotency-key"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 
 
 @dataclass(frozen=True)
 class Offered:
-    """Of what a server lists, the tools, and why others were left out."""
+    """The tools that a server lists, and why others were left out."""
 
     tools: list[Tool]
     left_out: list[str]
 
 
 class McpTool(Tool):
-    """A tool whose arguments and context go to its server: they are no parameters of a function."""
+    """A tool whose arguments and context go to its server rather than to a function."""
 
     def run(self, arguments: dict[str, Any], context: ToolContext) -> ToolResult:
         """Call it. See `Tool.run`."""
@@ -55,7 +55,7 @@ class McpTool(Tool):
 
 
 def make(row: Row) -> Tool:
-    """What is run for a call of a tool of an MCP server, by its row."""
+    """The code that runs for a call of an MCP server's tool, made from its row."""
     return McpTool(
         name=row.name,
         description=row.description,
@@ -72,7 +72,7 @@ def make(row: Row) -> Tool:
 
 
 class CannotBeAsked(Exception):
-    """A server did not say what it offers; the message says why, for people."""
+    """A server did not say what it offers. The message tells people why."""
 
 
 def listed(source: mcp_target.Source, seconds: float) -> "Listing":
@@ -93,7 +93,7 @@ def listed(source: mcp_target.Source, seconds: float) -> "Listing":
 def offered(
     source: mcp_target.Source, listed: "tuple[types.Tool, ...]", names: Mapping[str, str], taken: Container[str]
 ) -> Offered:
-    """The contracts of what a server lists. `names` are those its tools have here already; `taken` those of others."""
+    """The contracts of what a server lists. `names` are the names its tools already have; `taken` those of others."""
     tools: list[Tool] = []
     left_out: list[str] = []
     given: set[str] = set()
@@ -126,7 +126,7 @@ def _contract(tool: "types.Tool", name: str, location: str) -> Tool:
 
 
 def _promise(tool: "types.Tool") -> dict[str, Any]:
-    """The parts of a contract that its server words, as they are kept."""
+    """The parts of a contract that come from its server, as they are kept."""
     said = (tool.description or tool.title or f"The server does not say what {tool.name} does.").strip()
     said = said if len(said) <= MAX_DESCRIPTION else said[: MAX_DESCRIPTION - 1] + "…"
     found: dict[str, Any] = storable_json(
@@ -136,10 +136,10 @@ def _promise(tool: "types.Tool") -> dict[str, Any]:
 
 
 def _problem(tool: "types.Tool") -> str:
-    """Why a tool cannot be offered; empty when nothing keeps it from that."""
+    """Why a tool cannot be offered. Empty if it can."""
     name = storable(tool.name[:MAX_NAME])
     if tool.name != storable(tool.name) or not 0 < len(tool.name) <= MAX_REMOTE_NAME:
-        return f"{name}: a name like this cannot be kept."
+        return f"{name}: this name cannot be stored."
     for words, found in (("arguments", tool.input_schema), ("result", tool.output_schema)):
         if found is None:
             continue
@@ -151,19 +151,19 @@ def _problem(tool: "types.Tool") -> str:
         except (schema.InvalidSchema, ValueError, RecursionError) as error:
             return f"{name}: the schema of its {words} cannot be used. {str(error)[:200]}"
     if tool.input_schema.get("type") != "object" or not isinstance(tool.input_schema.get("properties", {}), dict):
-        return f"{name}: its arguments are no object."
+        return f"{name}: its arguments are not an object."
     return ""
 
 
 def _name(remote: str, source: str, given: Container[str], taken: Container[str]) -> str:
-    """A name that every provider takes and no other tool has: its own, else with the source's before it."""
+    """A name that every provider accepts and no other tool has: its own, or its own after the source's."""
     own = _NOT_IN_NAMES.sub("_", remote) or "tool"
     digest = hashlib.sha256(f"{source} {remote}".encode()).hexdigest()[:8]
     prefixed = f"{_NOT_IN_NAMES.sub('_', source)}_{own}"
     for name in (own, prefixed, f"{prefixed[: MAX_NAME - 9]}_{digest}"):
         if len(name) <= MAX_NAME and name not in given and name not in taken:
             return name
-    # Taken as well only where a server chose its names to make it so: another tool's settings are not for it.
+    # Only a server that chose its names on purpose can collide here: it must not get another tool's settings.
     name, number = f"tool_{digest}", 2
     while name in given or name in taken:
         name, number = f"tool_{digest}_{number}", number + 1
@@ -190,7 +190,7 @@ def _call(row: Row, arguments: dict[str, Any], context: ToolContext) -> ToolResu
     except mcp_client.ToolChanged:
         nudges.source_changed(row.source.name)
         message = (
-            f"The server offers {row.name} otherwise than people know it, so nothing was sent. A person must look."
+            f"The server now offers another {row.name} than people know, so nothing was sent. A person must check it."
         )
         return ToolResult("refused", message=message, reason=Reason.ACTION_CHANGED)
     except NotAllowed as error:
@@ -199,14 +199,14 @@ def _call(row: Row, arguments: dict[str, Any], context: ToolContext) -> ToolResu
         message = f"The server could not be reached, so nothing was done. {_shown(error, target)}"
         raise ToolError(message, retryable=not error.final) from error
     except Refused as error:
-        raise ToolError(f"The server did not take the call. {_shown(error, target)}") from error
+        raise ToolError(f"The server did not accept the call. {_shown(error, target)}") from error
     except SentOn as error:
         may_have_acted = wanted.sent and row.consequential
         return outbound.refusal(target.url, _shown(error, target), may_have_acted=may_have_acted)
     except Lost as error:
         sent = wanted.give_up()
         if sent and row.consequential:
-            raise OutcomeUnknown(f"The call was sent, and no answer came. {_shown(error, target)}") from error
+            raise OutcomeUnknown(f"The call was sent, but no answer came. {_shown(error, target)}") from error
         message = f"The server did not answer{'' if sent else ', so nothing was done'}. {_shown(error, target)}"
         if isinstance(error, Late):
             return ToolResult("retryable_error", message=message, reason=Reason.TOOL_TIMEOUT)
@@ -216,7 +216,7 @@ def _call(row: Row, arguments: dict[str, Any], context: ToolContext) -> ToolResu
 
 def _target(row: Row) -> mcp_target.Target:
     if row.wire.get("server") != row.source.location:
-        raise ToolError(f"The source of {row.name} leads elsewhere now, so nothing was sent. A person must look.")
+        raise ToolError(f"The source of {row.name} leads elsewhere now, so nothing was sent. A person must check it.")
     try:
         return mcp_target.of_source(row.source)
     except mcp_target.NotSetUp as error:
@@ -244,7 +244,7 @@ def _stop_if_told(context: ToolContext, wanted: "Call") -> None:
 
 
 def _result(answer: "types.CallToolResult", target: mcp_target.Target, row: Row) -> ToolResult:
-    """The envelope. What is structured is preferred; of the rest every text is kept, and what is no text described."""
+    """The envelope. Structured content is preferred; otherwise every text is kept, and anything else is described."""
     blocks = [_block(block) for block in answer.content]
     texts = [block for block in blocks if isinstance(block, str)]
     data: Any = blocks[0] if len(blocks) == 1 else blocks or None
@@ -258,14 +258,14 @@ def _result(answer: "types.CallToolResult", target: mcp_target.Target, row: Row)
         beside = {"left_out": f"It is longer than {MAX_METADATA_CHARS} characters."}
     if answer.is_error:
         message, doubt = "The tool says that it failed.", {}
-        if row.consequential:  # servers say so of a payment whose answer was late, and of arguments they do not take
-            message, doubt = "The tool says that it failed, not that nothing was done.", {MAY_HAVE_ACTED: True}
+        if row.consequential:  # servers say this both of a payment whose answer was late and of refused arguments
+            message, doubt = "The tool says that it failed, but not that nothing was done.", {MAY_HAVE_ACTED: True}
         return ToolResult("fatal_error", data, message, Reason.TOOL_FAILURE, metadata=beside, control=doubt)
     return ToolResult(data=data, metadata=beside)
 
 
 def _block(block: "types.ContentBlock") -> Any:
-    """One part of a result: a text as it is, anything else by its kind and size."""
+    """One part of a result: text as it is, anything else described by its kind and size."""
     match block.type:
         case "text":
             return block.text
@@ -282,7 +282,7 @@ def _block(block: "types.ContentBlock") -> Any:
 
 
 def _bytes(encoded: str) -> int:
-    """How many bytes a text in base64 stands for."""
+    """How many bytes a base64 text encodes."""
     return len(encoded.rstrip("=")) * 3 // 4
 
 
@@ -291,5 +291,5 @@ def _shown(error: Exception, target: mcp_target.Target) -> str:
 
 
 def _without_secrets(value: Any, target: mcp_target.Target) -> Any:
-    """The same without what the server was shown: some print whatever they are given."""
+    """The same value without the secrets the server was given: some servers print whatever they are given."""
     return redacted(value, set(target.secrets))

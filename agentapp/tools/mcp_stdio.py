@@ -1,6 +1,6 @@
-"""An MCP server as a process of ours: started with the environment it is given and no other, read a line at a time.
+"""An MCP server as a process of ours: started with only the environment it is given, read a line at a time.
 
-The SDK's own way in adds variables of this process to the environment and reads lines of any length.
+The SDK's own transport adds variables of this process to the environment and reads lines of any length.
 """
 
 import logging
@@ -21,9 +21,9 @@ from agentapp.tools.mcp_target import Command
 log = logging.getLogger(__name__)
 
 MAX_LINE_BYTES = 4 * 1024 * 1024
-# Of what it says on the side.
+# Of what it writes to its error output.
 MAX_NOTE_BYTES = 64 * 1024
-# How long a server has to go by itself once its input has ended, and once it is told to.
+# How long a server has to exit by itself once its input has ended, and again once it is told to.
 GOES_WITHIN, STOPS_WITHIN = 1.0, 1.0
 
 type Incoming = SessionMessage | Exception
@@ -33,9 +33,9 @@ _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream
 
 @asynccontextmanager
 async def started(command: Command, ended: Callable[[str], None]) -> AsyncIterator[Streams]:
-    """A running server and the two streams the SDK talks to it by; `ended` is told when it has said its last, and why.
+    """A running server and the two streams by which the SDK talks to it. `ended` is called with the reason at its end.
 
-    Raises OSError where it cannot be started.
+    Raises OSError if it cannot be started.
     """
     process = await anyio.open_process(
         list(command.words), env=dict(command.environment), cwd=command.folder, start_new_session=True
@@ -57,7 +57,7 @@ async def started(command: Command, ended: Callable[[str], None]) -> AsyncIterat
 
 
 async def _hear(process: Process, heard: MemoryObjectSendStream[Incoming], ended: Callable[[str], None]) -> None:
-    """Hand on each line that is a message. The end of the output, or a line without end, is the end of it all."""
+    """Pass on each line that is a message. The end of the output, or a line that never ends, ends the connection."""
     assert process.stdout is not None
     waiting, why = bytearray(), "The server has ended."
     try:
@@ -82,8 +82,8 @@ async def _hear(process: Process, heard: MemoryObjectSendStream[Incoming], ended
 async def _hand_on(line: bytes, heard: MemoryObjectSendStream[Incoming]) -> None:
     try:
         message = jsonrpc_message_adapter.validate_json(line, by_name=False)
-    except ValueError:  # a server may print what it likes; whoever waits for an answer has a deadline
-        log.debug("An MCP server printed a line that is no message")
+    except ValueError:  # a server may print what it likes; callers that wait for an answer have a deadline
+        log.debug("An MCP server printed a line that is not a message")
         return
     await heard.send(SessionMessage(message))
 
@@ -98,13 +98,13 @@ async def _say(
                 line = item.message.model_dump_json(by_alias=True, exclude_unset=True)
                 await process.stdin.send(line.encode() + b"\n")
     except _GONE:
-        # It takes nothing any more: whoever waits for it is told so.
+        # It reads nothing any more: callers that wait for it are told.
         await heard.aclose()
 
 
 async def _note(process: Process, command: Command) -> None:
-    """Read what it says on the side, which would block it otherwise. Logged are whole lines: a part of a secret would
-    not be known for one.
+    """Read its error output, which would block it otherwise. Only whole lines are logged: part of a secret would not be
+    recognised.
     """
     assert process.stderr is not None
     heard, is_whole = BufferedByteReceiveStream(process.stderr), True
@@ -121,7 +121,7 @@ async def _note(process: Process, command: Command) -> None:
 
 
 async def _stop(process: Process) -> None:
-    """End it and all it has started: by ending its input, then by asking, then for certain."""
+    """End it and everything it started: first by closing its input, then with a signal, then by force."""
     assert process.stdin is not None
     with suppress(*_GONE):
         await process.stdin.aclose()
@@ -131,7 +131,7 @@ async def _stop(process: Process) -> None:
 
 
 async def _has_gone(process: Process) -> None:
-    """Wait for it to be gone, within GOES_WITHIN. Not by `wait`: that waits for all who hold its output open."""
+    """Wait until it has gone, within GOES_WITHIN. Not with `wait`, which waits for all who hold its output open."""
     with anyio.move_on_after(GOES_WITHIN):
         while process.returncode is None:
             await anyio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Where an MCP server is reached: a command that the settings name, or an address on the web. Says nothing of how."""
+"""Where an MCP server is: a command that the settings name, or a web address. Not how it is reached."""
 
 import os
 from dataclasses import dataclass, field
@@ -16,11 +16,11 @@ STDIO = "stdio:"
 
 
 class NotSetUp(Exception):
-    """A source cannot be reached as it is configured; the message says why, for the person who configured it."""
+    """A source cannot be reached as configured. The message tells the person who configured it why."""
 
 
 class Source(Protocol):
-    """Of a source's row, what says where its server is."""
+    """The parts of a source's row that say where its server is."""
 
     name: str
     location: str
@@ -30,7 +30,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Command:
-    """A server that is started here, with this environment and no other."""
+    """A server started here, with only this environment."""
 
     words: tuple[str, ...]
     folder: str
@@ -40,7 +40,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Target:
-    """One server, with what it is shown. Equal ones share a connection."""
+    """One server, with the credentials it is given. Equal targets share a connection."""
 
     source: str
     command: Command | None = None
@@ -48,11 +48,11 @@ class Target:
     bearer: str = field(default="", repr=False)
     outside: Outside = field(default_factory=Outside)
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
-    """What is taken out of every answer."""
+    """What is removed from every answer."""
 
 
 def of_source(source: Source) -> Target:
-    """Where a source's server is, and what it is shown. Raises NotSetUp."""
+    """Where a source's server is, and the credentials it is given. Raises NotSetUp."""
     problem = problem_of(source.location)
     if problem:
         raise NotSetUp(problem)
@@ -67,20 +67,20 @@ def of_source(source: Source) -> Target:
 
 
 def problem_of(location: str) -> str:
-    """What is wrong with the location of an MCP server; empty when nothing is."""
+    """What is wrong with the location of an MCP server. Empty if nothing is wrong."""
     if location.startswith(STDIO):
         name = location.removeprefix(STDIO)
         return "" if name in settings.MCP_COMMANDS else f"MCP_COMMANDS has no command {name!r}."
     wanted = "Give an address that starts with https://, or a command of MCP_COMMANDS."
     try:
         parts = urlsplit(location)
-        _ = parts.port, httpx2.URL(location)  # each refuses what the other takes for a host or a port
+        _ = parts.port, httpx2.URL(location)  # each refuses what the other accepts as a host or port
     except (ValueError, httpx2.InvalidURL):
         return wanted
     if parts.scheme not in ("http", "https") or not parts.hostname:
         return wanted
     if parts.username or parts.password:
-        return "The address holds a name or a password: give them as a credential."
+        return "The address contains a user name or password: give them as a credential."
     return ""
 
 
@@ -95,7 +95,7 @@ def _of_command(source: str, configured: dict[str, Any]) -> Target:
 
 
 def _credential(name: str) -> str:
-    """The credential of this name, from the environment and nowhere else. Raises NotSetUp."""
+    """The credential of this name, only ever from the environment. Raises NotSetUp."""
     try:
         return credentials.named(name)
     except ToolError as error:

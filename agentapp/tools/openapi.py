@@ -1,6 +1,6 @@
-"""An OpenAPI document (3.0, 3.1) → its operations, each as a tool could be made of it. Reads and decides nothing.
+"""An OpenAPI document (3.0, 3.1) → its operations, in a form that tools can be made from. It decides nothing.
 
-What cannot be taken over whole is left out with the reason: an operation is never read with a parameter missing.
+What cannot be taken over completely is left out with the reason: no operation is ever read with a parameter missing.
 """
 
 import dataclasses
@@ -20,13 +20,13 @@ from agentapp.tools.schema import InvalidSchema, validator
 from approvals.models import EffectClass, Risk
 from approvals.policy import DEFAULT_RISK
 
-# Each is looked at with all the others in view, as for its name.
+# Work on each takes all the others into account, such as choosing its name.
 MAX_OPERATIONS = 10_000
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
-# What every provider of models takes as a function's name.
+# What every model provider accepts as a function's name.
 _NAME_CHARS = 64
 NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{_NAME_CHARS}}}")
-# By the method alone: what it does is for a person to say.
+# From the method alone: a person must say what the operation does.
 _EFFECTS = {
     "get": EffectClass.READ, "head": EffectClass.READ, "options": EffectClass.READ, "trace": EffectClass.READ,
     "put": EffectClass.COMPENSABLE, "patch": EffectClass.COMPENSABLE,
@@ -38,9 +38,9 @@ _KNOWN_STYLES = {
     "header": {"simple"},
     "cookie": {"form"},
 }
-# The standard says that these are not given as parameters.
+# By the standard, these are not given as parameters.
 _NOT_GIVEN = frozenset({"accept", "content-type", "authorization"})
-# These say how a request is sent, and where to: whoever sets them sends another request.
+# These say how and where a request is sent: setting them would send another request.
 _NOT_SET = frozenset(
     {"host", "content-length", "transfer-encoding", "connection", "upgrade", "te", "trailer", "cookie",
      "x-http-method-override", "x-http-method", "x-method-override", "x-original-url", "x-rewrite-url"}
@@ -52,9 +52,9 @@ BODY = "body"
 
 @dataclass(frozen=True)
 class Place:
-    """Where in a request an argument goes. `media` is that of a body, or of a parameter that is written as JSON.
+    """Where in a request an argument goes. `media` is that of a body, or of a parameter written as JSON.
 
-    `parts` says of the fields of a form what is special: its style and explode, its contentType, whether it is a file.
+    `parts` says what is special about the fields of a form: style and explode, contentType, whether it is a file.
     """
 
     where: str
@@ -81,11 +81,11 @@ class Operation:
     deprecated: bool = False
     tags: tuple[str, ...] = ()
     output_schema: Schema | None = None
-    """What its server answers with, where that was asked for and is JSON."""
+    """The schema of its server's answer, if it was requested and is JSON."""
 
     @property
     def effect_class(self) -> EffectClass:
-        """What a call may do, guessed from the method. What a method does not say is taken to be the worst."""
+        """What a call may do, guessed from the method. If the method does not say, the worst is assumed."""
         return _EFFECTS.get(self.method, EffectClass.IRREVERSIBLE)
 
     @property
@@ -95,7 +95,7 @@ class Operation:
 
 @dataclass
 class Document:
-    """A document that was read. `left_out` says of each operation that was not taken over why."""
+    """A document that was read. `left_out` says why operations were not taken over."""
 
     title: str
     version: str
@@ -109,7 +109,7 @@ class Document:
 def read(text: str | bytes, prefix: str = "", answers: bool = False) -> Document:
     """Read a document in JSON or YAML. `prefix` begins the name of each operation. Raises DocumentRefused.
 
-    `answers`: what its servers answer is read, too.
+    `answers`: also read what its servers answer.
     """
     try:
         return _read(_document(text), prefix, answers)
@@ -124,7 +124,7 @@ def _document(text: str | bytes) -> dict[str, Any]:
     version = str(found.get("openapi", ""))
     if not re.match(r"3\.[01](\.|$)", version):
         named = f"Swagger {found['swagger']}" if "swagger" in found else f"version {version!r}" if version else "none"
-        raise DocumentRefused(f"OpenAPI 3.0 and 3.1 are read; this is {named}.")
+        raise DocumentRefused(f"Only OpenAPI 3.0 and 3.1 can be read; this is {named}.")
     return found
 
 
@@ -157,7 +157,7 @@ def _read(document: dict[str, Any], prefix: str, answers: bool) -> Document:
 
 
 def _item(document: dict[str, Any], item: Any) -> Any:
-    """What is said of a path, also where some of it is said elsewhere. Raises SchemaRefused."""
+    """What the document says about a path, including what it refers to. Raises SchemaRefused."""
     if not isinstance(item, dict) or "$ref" not in item:
         return item
     said = resolve(document, item["$ref"])
@@ -174,7 +174,11 @@ def _take(
         _check_servers(made.servers if made.servers != found.servers else ())
         validator(made.input_schema)
     except (SchemaRefused, InvalidSchema, KeyError, TypeError, AttributeError, ValueError) as error:
-        why = str(error) if isinstance(error, SchemaRefused | InvalidSchema) else "It is not written as OpenAPI says."
+        why = (
+            str(error)
+            if isinstance(error, SchemaRefused | InvalidSchema)
+            else "It does not follow the OpenAPI specification."
+        )
         found.left_out[f"{method.upper()} {path}"] = why
     else:
         names.add(made.name)
@@ -182,7 +186,7 @@ def _take(
 
 
 def _name(place: tuple[str, str, Schema, Schema], names: set[str], prefix: str) -> str:
-    """A name that every provider takes, of the operation's own id where it has one."""
+    """A name that every provider accepts, from the operation's own id if it has one."""
     path, method, _, operation = place
     said = str(operation.get("operationId") or f"{method}_{path}")
     legal = re.sub(r"_+", "_", re.sub(r"[^A-Za-z0-9_-]", "_", f"{prefix}{said}")).strip("_-") or method
@@ -190,7 +194,7 @@ def _name(place: tuple[str, str, Schema, Schema], names: set[str], prefix: str) 
 
 
 def unused_name(name: str, taken: Collection[str]) -> str:
-    """The name, or one like it that is not taken."""
+    """The name, or a similar one that is not taken."""
     found, number = name[:_NAME_CHARS], 2
     while found in taken:
         ending = f"_{number}"
@@ -220,7 +224,7 @@ def _operation(
         add(where.name, schema, where, parameter.get("required") is True or where.where == "path")
     unfilled = set(re.findall(r"\{([^}]+)\}", path)) - {p.name for p in places.values() if p.where == "path"}
     if unfilled:
-        raise SchemaRefused(f"Its path names {sorted(unfilled)[0]!r}, which is no parameter.")
+        raise SchemaRefused(f"Its path names {sorted(unfilled)[0]!r}, which is not a parameter.")
     if "requestBody" in operation:
         body = operation["requestBody"]
         body = resolve(document, body["$ref"]) if "$ref" in body else body
@@ -245,13 +249,13 @@ def _operation(
 
 
 def _parameters(document: dict[str, Any], item: Schema, operation: Schema) -> list[Schema]:
-    """The path's parameters and the operation's own, which stand in for those of the same name and place."""
+    """The path's parameters and the operation's own, which replace those with the same name and place."""
     found: dict[tuple[str, str], Schema] = {}
     for one in [*item.get("parameters", []), *operation.get("parameters", [])]:
         parameter = resolve(document, one["$ref"]) if "$ref" in one else one
         if parameter["in"] == "header" and parameter["name"].lower() in _NOT_GIVEN:
             continue
-        # A header's name is the same in capitals.
+        # The names of headers ignore case.
         name = parameter["name"].lower() if parameter["in"] == "header" else parameter["name"]
         found[parameter["in"], name] = parameter
     return list(found.values())
@@ -260,20 +264,22 @@ def _parameters(document: dict[str, Any], item: Schema, operation: Schema) -> li
 def _parameter(schemas: Schemas, parameter: Schema) -> tuple[Any, Place]:
     where, name = parameter["in"], str(parameter["name"])
     if where not in _STYLES:
-        raise SchemaRefused(f"The parameter {name!r} is in {str(where)[:20]!r}, where none can be put.")
+        raise SchemaRefused(f"The parameter {name!r} is in {str(where)[:20]!r}, where parameters are not supported.")
     if where == "header" and (name.lower() in _NOT_SET or not _FIELD_NAME.fullmatch(name)):
-        raise SchemaRefused(f"The header {name[:40]!r} is not one that a caller sets.")
+        raise SchemaRefused(f"The header {name[:40]!r} cannot be set by a caller.")
     media = ""
     if "content" in parameter:
         [(media, content)] = parameter["content"].items()
         if not _is_json(media):
-            raise SchemaRefused(f"The parameter {name!r} is written as {media}, which is not sent.")
+            raise SchemaRefused(f"The parameter {name!r} is written as {media}, which is not supported.")
         schema = content.get("schema", {})
     else:
         schema = parameter["schema"]
     style = str(parameter.get("style", _STYLES[where]))
     if style not in _KNOWN_STYLES[where]:
-        raise SchemaRefused(f"The parameter {name!r} has the style {style[:20]!r}, which is not known in a {where}.")
+        raise SchemaRefused(
+            f"The parameter {name!r} has the style {style[:20]!r}, which is not supported in a {where}."
+        )
     explode = bool(parameter.get("explode", style == "form"))
     converted = schemas.converted(schema)
     if parameter.get("description") and isinstance(converted, dict):
@@ -282,11 +288,11 @@ def _parameter(schemas: Schemas, parameter: Schema) -> tuple[Any, Place]:
 
 
 def _body(schemas: Schemas, body: Schema) -> tuple[str, Any, dict[str, dict[str, Any]]]:
-    """The first kind of body that can be sent, with its schema and what is special about its fields."""
+    """The first type of body that can be sent, with its schema and what is special about its fields."""
     offered = {str(media).partition(";")[0].strip().lower(): content for media, content in body["content"].items()}
     media = next((one for one in offered if _is_json(one)), None) or next((m for m in _BODIES if m in offered), None)
     if media is None:
-        raise SchemaRefused(f"Its body is {', '.join(offered) or 'of no kind'}, which is not sent.")
+        raise SchemaRefused(f"Its body is {', '.join(offered) or 'of no type'}, which is not supported.")
     schema = schemas.converted(offered[media].get("schema", {}))
     parts = {} if _is_json(media) else _fields(schemas, schema, offered[media].get("encoding", {}))
     if body.get("description") and isinstance(schema, dict):
@@ -300,7 +306,9 @@ def _fields(schemas: Schemas, schema: Any, encoding: dict[str, Schema]) -> dict[
     for name, said in encoding.items():
         kept: dict[str, Any] = {key: said[key] for key in ("style", "explode", "contentType") if key in said}
         if kept.get("style", "form") not in _KNOWN_STYLES["query"]:
-            raise SchemaRefused(f"The field {name!r} has the style {str(kept['style'])[:20]!r}, which is not known.")
+            raise SchemaRefused(
+                f"The field {name!r} has the style {str(kept['style'])[:20]!r}, which is not supported."
+            )
         if "style" in kept:
             kept["explode"] = bool(kept.get("explode", kept["style"] == "form"))
         found[name] = kept
@@ -320,7 +328,7 @@ def _is_json(media: str) -> bool:
 
 
 def _with_answer(document: dict[str, Any], operation: Operation, allowance: Allowance) -> Operation:
-    """With what its server answers, where that is known of each success and can be checked."""
+    """The operation with what its server answers, if that is known for each success and can be checked."""
     item = _item(document, document["paths"][operation.path])
     is_30 = str(document["openapi"]).startswith("3.0")
     schemas = Schemas(document, is_30=is_30, of_answers=True, allowance=allowance)
@@ -367,13 +375,13 @@ def _check_servers(servers: tuple[str, ...]) -> None:
     for server in servers:
         try:
             whole = urljoin("https://service.example/", server)
-            _ = httpx2.URL(whole), urlsplit(whole).port  # each refuses what the other takes for a host or a port
+            _ = httpx2.URL(whole), urlsplit(whole).port  # each refuses what the other accepts as a host or port
         except (ValueError, httpx2.InvalidURL) as error:
-            raise SchemaRefused(f"Its server {server[:80]!r} is no address.") from error
+            raise SchemaRefused(f"Its server {server[:80]!r} is not an address.") from error
 
 
 def _security(document: dict[str, Any], operation: Schema) -> tuple[frozenset[str], ...]:
-    """Which credentials it takes: any of these sets. Empty: none. Where nothing is said, any scheme or none."""
+    """The sets of credentials it accepts: any one is enough. Empty: none. If it says nothing: any scheme or none."""
     said = operation.get("security", document.get("security"))
     if said is None:
         components = document.get("components")

@@ -1,4 +1,4 @@
-"""What a server answered → the envelope of the call. What its text says is data from outside, whatever it says."""
+"""A server's answer → the envelope of the call's result. Its text is data from outside, whatever it says."""
 
 import json
 import math
@@ -15,9 +15,9 @@ from agentapp.reasons import Reason
 from agentapp.tools.credentials import redacted
 from agentapp.tools.results import MAX_RESULT_CHARS
 
-# Of an answer in bytes, so many are read. What is kept of it is less.
+# How many bytes of an answer are read. Less is kept.
 MAX_ANSWER_BYTES = 4 * MAX_RESULT_CHARS
-# Of what a server says beside an error, so much is kept.
+# How much is kept of what a server says about an error.
 _SAID_CHARS = 4_000
 _HEADER_CHARS = 500
 _TEXT = re.compile(r"text/|application/(xml|javascript|yaml|x-yaml|x-ndjson|x-www-form-urlencoded)\b|.*\+(xml|yaml)$")
@@ -26,7 +26,7 @@ _NOTHING_SENT_TWICE = "It was not sent again."
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back. `complete` is False where the answer was longer than is read."""
+    """What came back. `complete` is False if the answer was longer than what is read."""
 
     status: int
     headers: dict[str, str]
@@ -34,7 +34,7 @@ class Answer:
     content: bytes
     complete: bool = True
     secrets: Collection[str] = field(default=(), repr=False)
-    """What is taken out before something is cut: a part of one would not be known for it."""
+    """Removed before the text is cut: part of a secret would not be recognised."""
 
     @property
     def media(self) -> str:
@@ -58,26 +58,26 @@ class Answer:
 
 
 def result_of(answer: Answer, *, writes: bool, now: datetime | None = None) -> ToolResult:
-    """The envelope of an answer. `writes`: the call changes something, so that what is not known may have happened."""
+    """The envelope of an answer. `writes`: the call changes something, so without certainty it may have happened."""
     status = answer.status
     if 200 <= status < 300:
         return _of_success(answer, writes=writes)
     if 300 <= status < 400:
         return _of_redirect(answer, writes=writes)
-    # What stands before a server says 503 as well where the server was in the middle, and gives no time to wait then.
+    # A proxy also answers 503 for a server that failed in the middle of a call, but then gives no Retry-After.
     if status in (408, 429) or (status == 503 and (not writes or answer.headers.get("retry-after"))):
-        message = f"The server cannot do it now ({status}), and did nothing."
+        message = f"The server cannot do it now ({status}) and did nothing."
         wait = retry_after(answer.headers.get("retry-after", ""), now or datetime.now(UTC))
         return _failure("retryable_error", answer, message, Reason.TOOL_FAILURE, retry_after=wait)
     if status in (401, 403):
-        message = f"The server did not let us in ({status}), and did nothing. A person must look at the credentials."
+        message = f"The server did not let us in ({status}) and did nothing. A person must check the credentials."
         return _failure("fatal_error", answer, message, Reason.TOOL_FAILURE)
     if status < 500:
         return _of_refusal(answer)
     if status in (501, 505):
-        return _failure("fatal_error", answer, f"The server does not do that ({status}).", Reason.TOOL_FAILURE)
+        return _failure("fatal_error", answer, f"The server does not support that ({status}).", Reason.TOOL_FAILURE)
     if writes:
-        message = f"The server failed in the middle ({status}): it may have done it."
+        message = f"The server failed ({status}): it may have done it."
         return _failure("fatal_error", answer, message, Reason.OUTCOME_UNKNOWN)
     message = f"The server failed ({status})."
     wait = retry_after(answer.headers.get("retry-after", ""), now or datetime.now(UTC))
@@ -85,7 +85,7 @@ def result_of(answer: Answer, *, writes: bool, now: datetime | None = None) -> T
 
 
 def retry_after(said: str, now: datetime) -> float | None:
-    """The seconds that a server asks to wait, said as such or as a date."""
+    """The seconds that a server asks us to wait, given as a number or as a date."""
     said = said.strip()
     if said.isascii() and said.isdecimal():
         return float(said[:10])
@@ -102,12 +102,12 @@ def _of_success(answer: Answer, *, writes: bool) -> ToolResult:
     encoding = answer.headers.get("content-encoding", "identity").lower()
     if not answer.complete:
         start = answer.start if _is_text(answer.media) and encoding == "identity" else None
-        message = f"The answer is longer than {MAX_ANSWER_BYTES} bytes, and was not read to its end."
-        if writes:  # it is done, however much is said about it
+        message = f"The answer is longer than {MAX_ANSWER_BYTES} bytes and was not read to the end."
+        if writes:  # it is done, however long the answer is
             return ToolResult("ok", start, message, Reason.RESULT_TOO_LARGE, metadata)
         return ToolResult("fatal_error", start, f"{message} Ask for less.", Reason.RESULT_TOO_LARGE, metadata)
     if encoding != "identity":
-        message = f"The server packed its answer ({encoding[:20]}) though it was asked not to; it is not read."
+        message = f"The server compressed its answer ({encoding[:20]}) although it was asked not to, so it is not read."
         return ToolResult("fatal_error", None, message, Reason.TOOL_RESULT_INVALID, metadata)
     if not answer.content:
         return ToolResult(message=f"Done: the server answered {answer.status} and nothing else.", metadata=metadata)
@@ -115,29 +115,29 @@ def _of_success(answer: Answer, *, writes: bool) -> ToolResult:
         try:
             return ToolResult(data=_parsed(answer.text), metadata=metadata)
         except (ValueError, RecursionError):
-            message = "The server said that it answers in JSON, and what it answered is not JSON."
+            message = "The server said that its answer is JSON, but it is not JSON."
             return ToolResult("fatal_error", answer.start, message, Reason.TOOL_RESULT_INVALID, metadata)
     if _is_text(answer.media):
         return ToolResult(data=answer.text, metadata=metadata)
-    what = f"{len(answer.content)} bytes of {answer.media or 'no kind that it names'}"
+    what = f"{len(answer.content)} bytes of {answer.media or 'an unnamed type'}"
     data = {"content_type": answer.media, "bytes": len(answer.content)}
     return ToolResult(data=data, message=f"The answer is {what}, which is not shown.", metadata=metadata)
 
 
 def _of_redirect(answer: Answer, *, writes: bool) -> ToolResult:
-    """A redirect that was not followed: of a call that sends something, or one too many."""
+    """A redirect that was not followed: because the call sends something, or because there were too many."""
     where = answer.header("location")
-    if answer.status == 303:  # it was done; what came of it stands elsewhere
-        return ToolResult(data={"see": where}, message="Done: the server says where its answer stands.",
+    if answer.status == 303:  # it was done; the result is elsewhere
+        return ToolResult(data={"see": where}, message="Done: the server says where to find the result.",
                           metadata=_facts(answer))  # fmt: skip
-    message = f"The server sends us elsewhere ({answer.status}). {_NOTHING_SENT_TWICE}"
+    message = f"The server redirects us ({answer.status}). {_NOTHING_SENT_TWICE}"
     unsaid = writes and answer.status in (300, 301, 302)
     reason = Reason.OUTCOME_UNKNOWN if unsaid else Reason.TOOL_FAILURE
     return ToolResult("fatal_error", {"location": where}, message, reason, _facts(answer))
 
 
 def _of_refusal(answer: Answer) -> ToolResult:
-    """What is wrong with this one call. It is no failure of the server, so that no breaker counts it."""
+    """What is wrong with this one call. It is not a failure of the server, so no breaker counts it."""
     status = answer.status
     if status in (400, 422):
         return _failure("refused", answer, f"The server refused the arguments ({status}).", Reason.INVALID_ARGUMENTS)
@@ -155,7 +155,7 @@ def _failure(
 
 
 def _said(answer: Answer) -> str:
-    """What a server says of an error, where it is text."""
+    """What a server says about an error, if it is text."""
     if answer.headers.get("content-encoding", "identity").lower() != "identity":
         return ""
     if not (_is_json(answer.media) or _is_text(answer.media) or not answer.media):
@@ -182,4 +182,4 @@ def _parsed(text: str) -> Any:
 
 
 def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")

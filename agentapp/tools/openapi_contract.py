@@ -1,4 +1,4 @@
-"""An operation of a document → the contract of a tool: what a model is told, what people read, how a call is sent."""
+"""An operation of a document → a tool's contract: what a model is told, what people read, how a call is sent."""
 
 import dataclasses
 import re
@@ -11,7 +11,7 @@ from agentapp.tools.base import Effect, Tool
 from agentapp.tools.openapi import BODY, Operation
 from agentapp.tools.sources import only_a_contract
 
-# The shortest that providers of models take.
+# The shortest limit of any model provider.
 MAX_DESCRIPTION_CHARS = 1024
 _MAX_TITLE_CHARS = 140
 # Names that a template can say.
@@ -37,7 +37,7 @@ def tool_of(operation: Operation, name: str, effect: Effect, base: str, servers:
 
 
 def wire_of(operation: Operation, base: str, servers: tuple[str, ...]) -> dict[str, Any]:
-    """How a call reaches its server. It is a part of the contract: who is asked is what people approve."""
+    """How a call reaches its server. It is part of the contract: people approve which server is asked."""
     own = operation.servers if operation.servers != servers else ()
     return {
         "method": operation.method,

@@ -1,6 +1,6 @@
-"""Arguments of an operation → the request it is sent as. Pure: nothing is sent, and no credential is known here.
+"""Arguments of an operation → its request. Pure: nothing is sent, and no credential is known here.
 
-Every value is written so that it stays in its place: in its segment of the path, in its parameter, in its header.
+Every value is written so that it stays in its place: its path segment, its parameter or its header.
 """
 
 import json
@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 from agentapp.tools.openapi import Place
 from agentapp.tools.results import InvalidArguments
 
-# What may stand in the text of a path that is no argument.
+# What may appear in a path outside its arguments.
 _LITERAL = "/:@!$&'()*+,;=-._~%"
 _DELIMITERS = {"spaceDelimited": "%20", "pipeDelimited": "%7C"}
 
@@ -32,7 +32,7 @@ class Outgoing:
     cookies: Pairs = field(default_factory=list)
     content: bytes | None = None
     parts: list[Part] | None = None
-    """Those of a multipart body, each as (name, (file name, content, content type))."""
+    """The parts of a multipart body, each as (name, (file name, content, content type))."""
 
     @property
     def full_url(self) -> str:
@@ -44,7 +44,7 @@ class Outgoing:
 def made(wire: Mapping[str, Any], arguments: Mapping[str, Any]) -> Outgoing:
     """The request of one call; `wire` is as `openapi_contract.wire_of` makes it.
 
-    Raises InvalidArguments for what cannot be written.
+    Raises InvalidArguments for arguments that cannot be written.
     """
     places = {own: Place(**place) for own, place in wire["places"].items()}
     given = [(places[own], value) for own, value in arguments.items() if own in places]
@@ -79,19 +79,19 @@ def _path(template: str, given: list[tuple[Place, Any]]) -> str:
 
     def filled(match: re.Match[str]) -> str:
         if match[1] not in values:
-            raise InvalidArguments(f"{match[1]} is missing, which is a part of the path.")
+            raise InvalidArguments(f"{match[1]} is missing, but it is part of the path.")
         return values[match[1]]
 
     found = re.sub(r"\{([^}]+)\}|[^{]+", lambda m: filled(m) if m[1] else quote(m[0], safe=_LITERAL), template)
     if _leads_away(found):
-        raise InvalidArguments("A part of the path would lead to another place than the operation's.")
+        raise InvalidArguments("Part of the path would lead away from the operation.")
     return found if found.startswith("/") else f"/{found}"
 
 
 def _segment(place: Place, value: Any) -> str:
     texts = _flat(_json(value) if place.media else value, place.explode)
     if not texts or any(text == "" for _, text in texts):
-        raise InvalidArguments(f"{place.name} is empty, and it is a part of the path.")
+        raise InvalidArguments(f"{place.name} is empty, but it is part of the path.")
     if any(_leads_away(text) for _, text in texts):
         raise InvalidArguments(f"{place.name} would lead out of its place in the path.")
     written = [_paired(key, text) for key, text in texts]
@@ -106,7 +106,7 @@ def _segment(place: Place, value: Any) -> str:
 
 
 def _leads_away(text: str) -> bool:
-    """Whether there is a part in it that a server, or something before it, takes for a way up."""
+    """Whether it contains a segment that a server, or a proxy before it, would read as a way up."""
     for _ in range(4):
         text, before = unquote(text), text
         parts = (re.sub(r"[\t\r\n\x00]|;.*", "", part).strip() for part in re.split(r"[/\\]", text))
@@ -114,14 +114,14 @@ def _leads_away(text: str) -> bool:
             return True
         if text == before:
             return False
-    return True  # nobody encodes a name so often
+    return True  # no honest name is encoded so many times
 
 
 # --- Queries, cookies, headers ------------------------------------------------------------------
 
 
 def _query(place: Place, value: Any, names: set[str]) -> Pairs:
-    """A parameter of the query as names and values. What is not there is not sent."""
+    """A query parameter as names and values. Missing values are not sent."""
     if value is None or value == [] or value == {}:
         return []
     own = quote(place.name, safe="")
@@ -132,7 +132,7 @@ def _query(place: Place, value: Any, names: set[str]) -> Pairs:
     if isinstance(value, dict) and place.explode:
         taken = sorted(set(value) & (names - {place.name}))
         if taken:
-            raise InvalidArguments(f"{place.name} names {taken[0]!r}, which is a parameter of its own.")
+            raise InvalidArguments(f"{place.name} names {taken[0]!r}, which is another parameter.")
         return [(quote(key, safe=""), text) for key, text in _encoded(value)]
     if isinstance(value, list) and place.explode:
         return [(own, text) for _, text in _encoded(value)]
@@ -155,12 +155,12 @@ def _header(place: Place, value: Any) -> str:
     texts = _flat(_json(value) if place.media else value, place.explode)
     text = ",".join(f"{key}={text}" if key else text for key, text in texts)
     if not text.isascii() or not text.isprintable():
-        raise InvalidArguments(f"{place.name} is a header: it takes one line of plain letters.")
+        raise InvalidArguments(f"{place.name} is a header: it must be one line of plain letters.")
     return text
 
 
 def _flat(value: Any, explode: bool) -> list[tuple[str, str]]:
-    """A value's texts, each with its key where it has one. Where objects are not exploded keys are texts, too."""
+    """A value's texts, each with its key if it has one. If objects are not exploded, their keys are texts too."""
     if isinstance(value, list):
         return [("", _single(item)) for item in value if item is not None]
     if isinstance(value, dict):
@@ -178,7 +178,7 @@ def _paired(key: str, text: str) -> str:
 
 
 def _single(value: Any) -> str:
-    """What stands inside a list or an object. What no style can write is written as JSON."""
+    """A value inside a list or an object. What no style can express is written as JSON."""
     return _json(value) if isinstance(value, list | dict) else plain(value)
 
 
@@ -210,7 +210,7 @@ def _form(place: Place, value: Any) -> Pairs:
         style, explode = said.get("style", "form"), said.get("explode", True)
         media = said.get("contentType", "")
         if isinstance(item, dict) and style == "form" and not media:
-            media = "application/json"  # the style says nothing of objects, and their keys are not the form's
+            media = "application/json"  # the style does not cover objects, whose keys are not those of the form
         pairs += _query(Place("query", name, style, explode, media if "json" in media else ""), item, set())
     return pairs
 
@@ -234,5 +234,5 @@ def _parts(place: Place, value: Any) -> list[Part]:
 
 def _object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise InvalidArguments("The body is a form: give an object with its fields.")
+        raise InvalidArguments("The body is a form: it must be an object with its fields.")
     return value

@@ -6,7 +6,7 @@ from typing import Any
 
 type Schema = dict[str, Any]
 
-# What says nothing about a value that a caller sends.
+# Keywords that say nothing about a value that a caller sends.
 _DROPPED = frozenset(
     {"xml", "externalDocs", "discriminator", "nullable", "example", "readOnly", "writeOnly", "deprecated"}
 )
@@ -17,41 +17,41 @@ _OF_ONE = frozenset(
 _OF_MANY = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
 _OF_NAMED = frozenset({"properties", "patternProperties", "$defs", "dependentSchemas"})
 _POINTER = "#/"
-# Of one operation, in characters: no model reads more.
+# For one operation, in characters: no model reads more.
 MAX_CHARS = 1_000_000
-# What a schema has beside its texts.
+# What a schema weighs besides its texts.
 _CHARS_EACH = 20
 
 
 class SchemaRefused(Exception):
-    """A schema cannot be taken over whole; the message says why."""
+    """A schema cannot be taken over completely. The message says why."""
 
 
 @dataclass
 class Allowance:
-    """How much is converted of one document, in characters: with references a small one says much, in each operation
-    anew.
+    """How much of one document is converted, in characters: with references, a small one can expand to a lot, again for
+    each operation.
     """
 
     left: int = 100 * MAX_CHARS
 
 
 class Schemas:
-    """The schemas of one operation. `defs` collects, by a name of its own, each that was referred to."""
+    """The schemas of one operation. `defs` collects every schema that was referred to, each under its own name."""
 
     def __init__(
         self, document: dict[str, Any], *, is_30: bool, of_answers: bool = False, allowance: Allowance | None = None
     ) -> None:
         self._document, self._is_30 = document, is_30
         self._all, self._own = allowance or Allowance(), Allowance(MAX_CHARS)
-        # Of a property that only one side says, the other side says nothing.
+        # A property that only one side sends is left out for the other side.
         self._unsaid = "writeOnly" if of_answers else "readOnly"
         self._names: dict[str, str] = {}
         self.defs: dict[str, Schema] = {}
 
     def converted(self, schema: Any) -> Any:
-        """The same schema in 2020-12. Raises SchemaRefused for a reference that leads out of the document, and for more
-        than can be told.
+        """The same schema in 2020-12. Raises SchemaRefused if a reference leads out of the document, or if it is too
+        long.
         """
         self._spend(_CHARS_EACH)
         if isinstance(schema, bool):
@@ -73,7 +73,7 @@ class Schemas:
         return found
 
     def is_unsaid(self, schema: Any) -> bool:
-        """Whether only the other side says this value."""
+        """Whether only the other side sends this value."""
         if isinstance(schema, dict) and "$ref" in schema:
             schema = resolve(self._document, schema["$ref"])
         return isinstance(schema, dict) and schema.get(self._unsaid) is True
@@ -92,9 +92,9 @@ class Schemas:
         self._own.left -= chars
         self._all.left -= chars
         if self._own.left < 0:
-            raise SchemaRefused("What it takes or answers is too long to be told.")
+            raise SchemaRefused("Its arguments or answers are too long to describe.")
         if self._all.left < 0:
-            raise SchemaRefused("The document's schemas are too long together.")
+            raise SchemaRefused("The document's schemas are too long in total.")
 
     def _referring(self, schema: Schema) -> Schema:
         pointer = schema["$ref"]
@@ -106,17 +106,17 @@ class Schemas:
             self.defs[name] = {}  # it may refer to itself
             self.defs[name] = self.converted(target)
         refers: Schema = {"$ref": f"#/$defs/{name}"}
-        # In 3.0 what stands beside a reference counts for nothing; in 3.1 it counts as well.
+        # In 3.0, anything next to a reference is ignored; in 3.1 it counts as well.
         beside = {} if self._is_30 else {key: value for key, value in schema.items() if key != "$ref"}
         return refers | self.converted(beside) if beside else refers
 
 
 def resolve(document: dict[str, Any], pointer: Any) -> Any:
-    """What a reference points at, through further ones. Raises SchemaRefused for one that leads out or nowhere."""
+    """What a reference finally points at. Raises SchemaRefused if it leads out of the document or nowhere."""
     seen: set[str] = set()
     while True:
         if not isinstance(pointer, str) or not pointer.startswith(_POINTER):
-            raise SchemaRefused(f"The reference {str(pointer)[:80]!r} leads out of the document, and is not followed.")
+            raise SchemaRefused(f"The reference {str(pointer)[:80]!r} leads out of the document and is not followed.")
         if pointer in seen:
             raise SchemaRefused(f"The reference {pointer[:80]!r} leads to itself.")
         seen.add(pointer)
@@ -135,7 +135,7 @@ def resolve(document: dict[str, Any], pointer: Any) -> Any:
 
 
 def _modernise(found: Schema, schema: Schema) -> None:
-    """What 3.0 says in its own way."""
+    """Convert what 3.0 expresses in its own way."""
     for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if found.get(exclusive) is True and bound in found:
             found[exclusive] = found.pop(bound)
@@ -154,7 +154,7 @@ def _modernise(found: Schema, schema: Schema) -> None:
 
 
 def _without_unsaid(found: Schema, schema: Schema, schemas: Schemas) -> None:
-    """A caller sends nothing that only a server says, and the other way round."""
+    """Remove what only the other side sends: a server's values for a caller, and the other way round."""
     properties = schema.get("properties")
     if not isinstance(properties, dict):
         return

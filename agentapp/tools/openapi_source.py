@@ -1,7 +1,7 @@
-"""Tools of an OpenAPI document: a call of one is a request to its server, and the answer its result.
+"""Tools of an OpenAPI document: a call is a request to the server, and the server's answer is the result.
 
-Where it may go is decided by the outbound guard alone. A credential goes to the server it is for and to no other.
-A request that changes something is sent once; whether it was done is said only where that is known.
+Only the outbound guard decides where a request may go. A credential goes only to the server it is for.
+A request that changes something is sent once; the result says that it was done, or was not, only if that is known.
 """
 
 import dataclasses
@@ -26,14 +26,14 @@ from agentapp.tools.results import ToolError
 from agentapp.tools.sources import Row, Source
 
 KIND = "openapi"
-# No argument has this name: it is not one that a document can give.
+# No argument has this name: a document cannot give it.
 _CONTEXT = "(context)"
 _ACCEPT = "application/json, */*;q=0.5"
 _AGENT = "Countersign"
 _RECEIPT = "X-Approval-Receipt"
-# A redirect is followed only where it repeats a question: of these methods, where the tool changes nothing.
+# A redirect is followed only if it repeats a question: for these methods, if the tool changes nothing.
 _FOLLOWED = frozenset({"GET", "HEAD"})
-# Until here nothing has been sent.
+# Errors that occur before anything is sent.
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 _MAX_TOKEN_BYTES = 64 * 1024
 _MARGIN_SECONDS = 0.5
@@ -59,7 +59,7 @@ def make(row: Row) -> Tool:
 
 
 def outside(source: Source) -> outbound.Outside:
-    """Where the calls of a source may go: to its own host, or to those that an admin lists."""
+    """Where a source's calls may go: to its own host, or to those that an admin lists."""
     named = source.hosts or [httpx2.URL(source.location).host]
     hosts = frozenset(str(host).rstrip(".").lower() for host in named)
     return outbound.Outside(hosts, tuple(settings.OUTBOUND_NETWORKS))
@@ -74,12 +74,12 @@ class _Call:
 
     def __post_init__(self) -> None:
         left = (self.context.deadline - datetime.now(UTC)).total_seconds()
-        # A little less than the caller waits: who gives up here knows whether anything was sent.
+        # A little less than the caller waits: giving up here, we still know whether anything was sent.
         self.seconds = max(left - min(_MARGIN_SECONDS, left / 10), 0.001)
         self.until = time.monotonic() + self.seconds
 
     def result(self, arguments: Mapping[str, Any]) -> ToolResult:
-        """What came of it. Raises ToolError where nothing was done, and OutcomeUnknown."""
+        """What came of it. Raises ToolError if nothing was done, or OutcomeUnknown."""
         outgoing = openapi_request.made(self.row.wire, arguments)
         if self.row.consequential and self.row.idempotency == "key" and self.context.idempotency_key:
             _set(outgoing.headers, "Idempotency-Key", self.context.idempotency_key)
@@ -95,7 +95,7 @@ class _Call:
             where = httpx2.URL(outgoing.url).host
             raise ToolError(f"{where} could not be reached; nothing was sent.", retryable=True) from error
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol, httpx2.LocalProtocolError) as error:
-            raise ToolError("The request could not be written, so nothing was sent. A person must look.") from error
+            raise ToolError("The request could not be written; nothing was sent. A person must check it.") from error
         except httpx2.HTTPError as error:
             return self._broken_off(error)
 
@@ -105,7 +105,7 @@ class _Call:
         signature = self._signature(asking, uses)
         answer = self._answer(asking, outgoing, signature)
         if answer.status == httpx2.codes.UNAUTHORIZED and signature.renewable:
-            # A token that was kept may be over before its time; what is not let in does nothing.
+            # A cached token may expire early. A refused request did nothing, so it may be sent again.
             credentials.forget(signature.renewable)
             signature = self._signature(asking, uses)
             answer = self._answer(asking, outgoing, signature)
@@ -122,7 +122,7 @@ class _Call:
     # --- Requests ------------------------------------------------------------------------------
 
     def _answer(self, asking: httpx2.Client, outgoing: Outgoing, signature: Signature) -> Answer:
-        """Send it, and follow where a question is sent on. Raises what httpx2 does, and OutboundRefused."""
+        """Send it, and follow redirects of a question. Raises what httpx2 raises, and OutboundRefused."""
         url = httpx2.URL(_with(outgoing.full_url, signature.query))
         first, headers = url, self._headers(outgoing, signature)
         is_question = outgoing.method in _FOLLOWED and not self.row.consequential
@@ -134,7 +134,7 @@ class _Call:
             url = url.join(where)
             if _origin(url) != _origin(first):
                 if credentials.redacted(where, signature.secrets) != where:
-                    raise outbound.OutboundRefused("The server would send our credential on to another host.")
+                    raise outbound.OutboundRefused("The server would redirect our credential to another host.")
                 headers = {"Accept": _ACCEPT, **_OF_US}
         return answer
 
@@ -160,14 +160,14 @@ class _Call:
         except httpx2.HTTPError:
             if response.status_code < httpx2.codes.BAD_REQUEST:
                 raise
-            # That it was refused is known, if not all that was said about it.
+            # We know that it was refused, even if not everything said about it.
         finally:
             response.close()
         headers = {name.lower(): value for name, value in response.headers.items()}
         return Answer(response.status_code, headers, bytes(content[:most]), complete=len(content) <= most)
 
     def _broken_off(self, error: httpx2.HTTPError) -> ToolResult:
-        """The line went dead after the request may have been sent."""
+        """The connection failed at a point where the request may have been sent."""
         late = isinstance(error, httpx2.TimeoutException)
         what = "did not answer in time" if late else "broke off"
         if self.row.consequential:
@@ -184,22 +184,24 @@ class _Call:
         return credentials.signature(uses, self.row.source.schemes, token)
 
     def _token(self, asking: httpx2.Client, url: str, form: dict[str, str], authorization: str) -> Mapping[str, Any]:
-        """What a server of tokens answers. Nothing it says is repeated: it has seen the secret."""
+        """What a token server answers. Nothing it says is repeated: it has seen the secret."""
         headers = {**_OF_US, "Accept": "application/json", "Authorization": authorization}
         try:
             answer = self._once(asking, httpx2.Request("POST", url, data=form, headers=headers), _MAX_TOKEN_BYTES)
         except httpx2.HTTPError as error:
-            raise ToolError("The server of tokens could not be asked; nothing was sent.", retryable=True) from error
+            raise ToolError("The token server could not be reached; nothing was sent.", retryable=True) from error
         if answer.status == httpx2.codes.TOO_MANY_REQUESTS or answer.status >= 500:
-            message = f"The server of tokens cannot do it now ({answer.status}); nothing was sent."
+            message = f"The token server cannot do it now ({answer.status}); nothing was sent."
             raise ToolError(message, retryable=True)
         found = openapi_answer.result_of(answer, writes=False).data
         if answer.status != httpx2.codes.OK or not isinstance(found, dict):
-            raise ToolError(f"The server of tokens gave none ({answer.status}); nothing was sent. A person must look.")
+            raise ToolError(
+                f"The token server gave no token ({answer.status}); nothing was sent. A person must check it."
+            )
         return found
 
 
-# Nothing is asked for packed: it could be any size once unpacked.
+# No compressed answers are requested: they could be any size once decompressed.
 _OF_US = {"User-Agent": _AGENT, "Accept-Encoding": "identity"}
 
 
@@ -210,14 +212,14 @@ def _request(outgoing: Outgoing, url: httpx2.URL, headers: dict[str, str]) -> ht
 
 
 def _set(headers: dict[str, str], name: str, value: str) -> None:
-    """A header of ours, in the place of any that the arguments gave."""
+    """Set our header, replacing any that the arguments gave."""
     for given in [other for other in headers if other.lower() == name.lower()]:
         del headers[given]
     headers[name] = value
 
 
 def _with(url: str, query: list[tuple[str, str]]) -> str:
-    """An address with our credentials in its query, in the place of any that the arguments gave."""
+    """An address with our credentials in its query, replacing any that the arguments gave."""
     if not query:
         return url
     path, _, said = url.partition("?")

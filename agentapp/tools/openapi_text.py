@@ -1,4 +1,4 @@
-"""The text of a document, in JSON or YAML → values of JSON, of a size and a depth that can be worked with."""
+"""The text of a document, in JSON or YAML → JSON values of a manageable size and depth."""
 
 import json
 import math
@@ -12,20 +12,20 @@ from approvals.digest import MAX_EXACT, storable_json
 
 # GitHub's is 13 MB, the longest we know.
 MAX_BYTES = 20_000_000
-# An alias of YAML stands for what it names: a small text can be a document of any size.
+# A YAML alias stands for what it names: a small text can be a document of any size.
 MAX_NODES, MAX_CHARS = 3_000_000, 2 * MAX_BYTES
-# The parser of YAML calls itself for each level, and ends the process where there are too many.
+# The YAML parser recurses for each level, and crashes the process if there are too many.
 MAX_DEPTH = 1000
-# What a text of it may hold that no database keeps, as it is escaped.
+# Escapes in the document of characters that no database stores.
 _UNSTORABLE = re.compile(r"\\(0|x00|u0000|u[dD][89a-fA-F])")
 
 
 class DocumentRefused(Exception):
-    """A document cannot be read; the message says why, for the person who gave it."""
+    """A document cannot be read. The message tells the person who gave it why."""
 
 
 def parsed(text: str | bytes) -> Any:
-    """What it says. Raises DocumentRefused."""
+    """The content of a document. Raises DocumentRefused."""
     if len(text) > MAX_BYTES:
         raise DocumentRefused(f"The document is longer than {MAX_BYTES} bytes.")
     try:
@@ -40,7 +40,7 @@ def parsed(text: str | bytes) -> Any:
 
 
 def _loaded(text: str | bytes) -> Any:
-    """Its content. What is JSON is read as such, ten times as fast."""
+    """Its content. JSON is read as JSON, which is ten times as fast."""
     try:
         return json.loads(text, parse_int=_integer, parse_float=_float, parse_constant=_float)
     except ValueError:
@@ -49,7 +49,7 @@ def _loaded(text: str | bytes) -> Any:
 
 
 def _integer(text: str) -> int | float:
-    """A number as every reader of JSON takes it: the bounds of 64 bits, which many documents name, are not exact."""
+    """A number as every JSON reader understands it: the bounds of 64 bits, which many documents name, are not exact."""
     value = int(text)
     return value if abs(value) <= MAX_EXACT else _float(text)
 
@@ -57,7 +57,7 @@ def _integer(text: str) -> int | float:
 def _float(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"{text[:40]} is no number of JSON.")
+        raise ValueError(f"{text[:40]} is not a JSON number.")
     return value
 
 
@@ -70,7 +70,7 @@ def _check_depth(text: str | bytes) -> None:
 
 
 def _check(document: Any) -> None:
-    """That it is JSON, and of a size that can be worked with."""
+    """Check that it is JSON, and of a manageable size."""
     left, seen, chars = [document], 0, 0
     while left:
         one = left.pop()
@@ -83,23 +83,23 @@ def _check(document: Any) -> None:
         elif isinstance(one, str):
             chars += len(one)
         elif one is not None and not isinstance(one, bool | int | float):
-            raise DocumentRefused(f"The document holds what JSON has no word for ({type(one).__name__}).")
+            raise DocumentRefused(f"The document contains a value that JSON does not have ({type(one).__name__}).")
         if seen + len(left) > MAX_NODES or chars > MAX_CHARS:
-            raise DocumentRefused("The document is too large once its aliases are filled in.")
+            raise DocumentRefused("The document is too large with its aliases expanded.")
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """YAML as JSON knows it, and as OpenAPI has it: a date, a time of day and NO stay text, and so does every key."""
+    """YAML limited to what JSON has, as OpenAPI requires: dates, times of day and NO stay text, as do all keys."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
     _pairs = 0
 
     def flatten_mapping(self, node: Any) -> None:
-        """Mappings that are merged into others are merged as often as they are named."""
+        """Limits what merging adds, as mappings are merged as often as they are named, and makes every key a text."""
         super().flatten_mapping(node)
         self._pairs += len(node.value)
         if self._pairs > MAX_NODES:
-            raise DocumentRefused("The document is too large once its aliases are filled in.")
+            raise DocumentRefused("The document is too large with its aliases expanded.")
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
                 key.tag = f"{TAG}str"

@@ -1,8 +1,8 @@
-"""The way out for requests to addresses that people configure: never to where the outside must not lead.
+"""Requests to addresses that people configure. They never reach an internal network that the settings do not name.
 
-A name is resolved here, each of its addresses is checked, and the connection goes to one that was: a name that changes
-its answer meanwhile changes nothing. A redirect is a request like the first. Nothing is taken from the environment: a
-proxy would resolve names by itself.
+A name is resolved here, all of its addresses are checked, and the connection goes to one of those: a name that resolves
+differently in the meantime changes nothing. A redirect is checked like the first request. Nothing is taken from the
+environment, because a proxy would resolve names by itself.
 """
 
 import contextlib
@@ -26,25 +26,25 @@ type Address = IPv4Address | IPv6Address
 type Network = IPv4Network | IPv6Network
 
 MAX_REDIRECTS = 3
-# Whoever waits gives up by themself first, and says why. What they left is cut then.
+# The waiting side gives up first and says why. Only then is what it left behind cut.
 _CUT_AFTER_SECONDS = 1.0
-# What Python takes for public: a cloud's own services, and ranges that were set aside for other ends.
+# Not public, although Python says so: a cloud's own services, and ranges reserved for other purposes.
 _NOT_PUBLIC = tuple(
     map(ipaddress.ip_network, ("168.63.129.16/32", "fec0::/10", "5f00::/16", "3fff::/20", "::ffff:0:0:0/96"))
 )
-# Forms that lead to an IPv4 address inside them, by whatever gateway stands in between.
+# IPv6 forms that lead, through a gateway, to the IPv4 address they contain.
 _EMBEDDING = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("::/96"))
 
 
 class OutboundRefused(Exception):
-    """A request may not be made, or its answer not be taken; the message says why, for the person who configured it."""
+    """A request may not be made, or its answer not be accepted. The message tells the person who configured it why."""
 
 
 @dataclass(frozen=True)
 class Outside:
-    """Where requests may go: to these hosts, or any when empty; to public addresses, and those of `networks`.
+    """Where requests may go: to these hosts, or to any if empty; to public addresses and those in `networks`.
 
-    Plain http goes to `networks` alone.
+    Plain http may go only to `networks`.
     """
 
     hosts: frozenset[str] = frozenset()
@@ -55,8 +55,8 @@ class Outside:
         if url.scheme not in ("http", "https"):
             raise OutboundRefused(f"{url.scheme or 'This'} is not a way to reach a server: give an https address.")
         if url.userinfo:
-            raise OutboundRefused("The address holds a name or a password: give them as a credential.")
-        # A name beyond ASCII is looked up as it is sent: another reading of it may be another host.
+            raise OutboundRefused("The address contains a user name or password: give them as a credential.")
+        # A name with non-ASCII characters is looked up as it is sent: read differently, it may be another host.
         asked, host = ascii_host(url).rstrip(".").lower(), url.host.rstrip(".").lower()
         if self.hosts and self.hosts.isdisjoint({asked, host}):
             raise OutboundRefused(f"{host} is not among the hosts that may be asked: {', '.join(sorted(self.hosts))}.")
@@ -66,7 +66,7 @@ class Outside:
                 if not is_public(address):
                     raise OutboundRefused(f"{host} leads to {address}, which is not a public address.")
                 if url.scheme == "http":
-                    raise OutboundRefused(f"{host} is asked over https only.")
+                    raise OutboundRefused(f"{host} may be asked over https only.")
         return found[0]
 
     def _is_named(self, address: Address) -> bool:
@@ -79,7 +79,7 @@ def ascii_host(url: httpx2.URL) -> str:
 
 
 def is_public(address: Address) -> bool:
-    """Whether an address, and the one inside it if it only leads to another, belongs to the public network."""
+    """Whether an address, and any address embedded in it, belongs to the public network."""
     inner = _inner(address)
     set_aside = address.is_multicast or any(address in network for network in _NOT_PUBLIC)
     return address.is_global and not set_aside and (inner is None or is_public(inner))
@@ -105,9 +105,9 @@ def _resolved(host: str, port: int) -> list[Address]:
 
 
 class _Connections:
-    """What a client is connected to, cut when its time is up, which ends the wait of whoever reads.
+    """A client's connections, cut when its time is up, which ends the wait of anything that reads.
 
-    httpx2 knows the time of each wait alone: a server that sends a byte now and then, of its headers too, would be
+    httpx2 limits only each single wait: a server that sends a byte now and then, even of its headers, would be
     read for ever, by a thread that nobody waits for any more.
     """
 
@@ -120,12 +120,12 @@ class _Connections:
         self._timer.start()
 
     def note(self, event: str, said: Mapping[str, Any]) -> None:
-        """httpx2 tells what it does."""
+        """Called by httpx2 for each thing it does."""
         if event != "connection.connect_tcp.complete":
             return
         connected = said["return_value"].get_extra_info("socket")
         with self._lock:
-            # One of our own: TLS makes another of the other, and a number that was closed may be anybody's by then.
+            # A duplicate of our own: TLS replaces the original, and a closed descriptor's number may be reused.
             self._open.append(connected.dup())
             if self._is_over:
                 _shut(connected)
@@ -144,17 +144,17 @@ class _Connections:
 
 
 def _shut(connected: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # the server was first
+    with contextlib.suppress(OSError):  # the server closed it first
         connected.shutdown(socket.SHUT_RDWR)
 
 
 class GuardedTransport(httpx2.BaseTransport):
-    """Connects to the address that was checked, and asks it for the host that was named. Reads for so many seconds."""
+    """Connects to the address that was checked, and requests the named host from it. Reads for a limited time."""
 
     def __init__(self, outside: Outside, seconds: float) -> None:
         self._outside = outside
         self._connections = _Connections(seconds)
-        # A connection is for one host: two names at one address do not share it.
+        # A connection is for one host: two names at the same address do not share it.
         limits = httpx2.Limits(max_keepalive_connections=0)
         self._inner = httpx2.HTTPTransport(verify=certificates.trusted(), trust_env=False, limits=limits)
 
@@ -164,7 +164,7 @@ class GuardedTransport(httpx2.BaseTransport):
             httpx2.Request(
                 request.method,
                 request.url.copy_with(host=str(address)),
-                headers=request.headers,  # with the Host it was made for
+                headers=request.headers,  # with the original Host
                 stream=request.stream,
                 extensions={
                     **request.extensions,
@@ -180,8 +180,8 @@ class GuardedTransport(httpx2.BaseTransport):
 
 
 def client(outside: Outside, seconds: float) -> httpx2.Client:
-    """A client that reaches nothing but `outside`, to be closed by who has it. `seconds` is for each wait of a request,
-    and a little more for all of them.
+    """A client that reaches only `outside`; the caller closes it. `seconds` limits each wait of a request and, with a
+    little more, the request as a whole.
     """
     return httpx2.Client(
         transport=GuardedTransport(outside, seconds + _CUT_AFTER_SECONDS),
@@ -189,28 +189,28 @@ def client(outside: Outside, seconds: float) -> httpx2.Client:
         trust_env=False,
         follow_redirects=True,
         max_redirects=MAX_REDIRECTS,
-        # What comes packed could be any size once unpacked.
+        # A compressed answer could be any size once decompressed.
         headers={"Accept-Encoding": "identity"},
     )
 
 
 def refusal(url: str, why: str, *, may_have_acted: bool = False) -> ToolResult:
-    """The result of a call to this address that was not let out, with a note of it for the record.
+    """The result of a call to this address that was not let out, with a note for the record.
 
-    `may_have_acted`: its server had the call, and sent it on to where it was not let out.
+    `may_have_acted`: its server received the call and redirected it to an address that is not allowed.
     """
     note = Note("outbound.refused", {"host": httpx2.URL(url).host[:253], "why": why[:500]})
     if may_have_acted:
-        message = f"The call was sent, and no answer came. {why}"
+        message = f"The call was sent, but no answer came. {why}"
         return ToolResult("fatal_error", None, message, Reason.OUTCOME_UNKNOWN, notes=(note,))
-    message = f"It was not let out, so nothing was done: {why} A person must look."
+    message = f"The request was not allowed out, so nothing was done: {why} A person must check it."
     return ToolResult("fatal_error", None, message, Reason.TOOL_FAILURE, notes=(note,))
 
 
 def fetch(url: str, outside: Outside, max_bytes: int, seconds: float = 10.0) -> bytes:
-    """A document from the outside, in at most so many bytes and seconds. Raises OutboundRefused."""
+    """A document from the outside, within limits of size and time. Raises OutboundRefused."""
     try:
-        # A server can send a byte now and then, of its headers too, where nobody else looks at the time.
+        # A server can send a byte now and then, even of its headers, where nothing else limits the time.
         return within(seconds, _read, url, outside, max_bytes, seconds)
     except DeadlineExceeded as error:
         raise OutboundRefused(f"The answer took longer than {seconds:g} seconds.") from error
@@ -218,7 +218,7 @@ def fetch(url: str, outside: Outside, max_bytes: int, seconds: float = 10.0) -> 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server answered: its status, and how its text begins."""
+    """What a server answered: its status and the beginning of its text."""
 
     status: int
     beginning: str
@@ -227,7 +227,7 @@ class Answer:
 def post(
     url: str, outside: Outside, content: bytes, headers: Mapping[str, str], max_bytes: int, seconds: float
 ) -> Answer:
-    """Post some bytes, and look at the beginning of what comes back. Nothing is followed. Raises OutboundRefused."""
+    """Post some bytes, and read the beginning of the answer. Redirects are not followed. Raises OutboundRefused."""
     try:
         return within(seconds, _posted, url, outside, content, headers, max_bytes, seconds)
     except DeadlineExceeded as error:
@@ -248,9 +248,9 @@ def _posted(
                 if len(found) >= max_bytes or time.monotonic() > until:
                     break
     except httpx2.InvalidURL as error:
-        raise OutboundRefused(f"This is no address: {error}") from error
+        raise OutboundRefused(f"This is not an address: {error}") from error
     except httpx2.HTTPError as error:
-        raise OutboundRefused(f"The server could not be asked ({type(error).__name__}).") from error
+        raise _unanswered(error, f"No answer came in {seconds:g} seconds.") from error
     return Answer(response.status_code, found[:max_bytes].decode(errors="replace"))
 
 
@@ -261,7 +261,7 @@ def _read(url: str, outside: Outside, max_bytes: int, seconds: float) -> bytes:
             if response.status_code != httpx2.codes.OK:
                 raise OutboundRefused(f"The server answered {response.status_code}.")
             if response.headers.get("Content-Encoding", "identity") != "identity":
-                raise OutboundRefused("The server packed its answer though it was asked not to.")
+                raise OutboundRefused("The server compressed its answer although it was asked not to.")
             for part in response.iter_raw():
                 parts.append(part)
                 size += len(part)
@@ -270,7 +270,14 @@ def _read(url: str, outside: Outside, max_bytes: int, seconds: float) -> bytes:
                 if time.monotonic() > until:
                     raise OutboundRefused(f"The answer took longer than {seconds:g} seconds.")
     except httpx2.InvalidURL as error:
-        raise OutboundRefused(f"This is no address: {error}") from error
+        raise OutboundRefused(f"This is not an address: {error}") from error
     except httpx2.HTTPError as error:
-        raise OutboundRefused(f"The server could not be asked ({type(error).__name__}).") from error
+        raise _unanswered(error, f"The answer took longer than {seconds:g} seconds.") from error
     return b"".join(parts)
+
+
+def _unanswered(error: httpx2.HTTPError, late: str) -> OutboundRefused:
+    """One silence can last as long as all the time there is: which of the two is noticed first makes no difference."""
+    if isinstance(error, httpx2.ReadTimeout | httpx2.WriteTimeout):
+        return OutboundRefused(late)
+    return OutboundRefused(f"The server could not be reached ({type(error).__name__}).")

@@ -1,4 +1,4 @@
-"""What a tool says of its parameters beyond their schema, and what a schema allows a parameter to be."""
+"""What a tool says about its parameters beyond their schema, and which values a schema allows."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,15 +9,15 @@ CUSTOMER = "customer"
 PARAMETER_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
-        # Never named to the customer, though a call without it is not made.
+        # Never named to the customer, although no call is made without it.
         "hidden": {"type": "boolean"},
         # Where a value may come from: anywhere, what is known in the conversation, the customer's own words.
         "source": {"enum": ["any", "context", CUSTOMER]},
         "significance": {"type": "string"},
         "examples": {"type": "array", "items": {"type": "string"}},
-        # Dotted path of a function that gives the allowed values, by what it is told of the customer.
+        # Dotted path of a function that returns the allowed values for the customer.
         "choice_provider": {"type": "string"},
-        # Of several that are missing, those with the lowest number are asked for first.
+        # If several are missing, those with the lowest number are asked for first.
         "precedence": {"type": "integer", "minimum": -1000, "maximum": 1000},
         "display_name": {"type": "string"},
         "description": {"type": "string"},
@@ -27,7 +27,7 @@ PARAMETER_SCHEMA: dict[str, Any] = {
 
 
 def check_parameters(name: str, schema: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
-    """Raises ValueError where a tool says something of a parameter that it does not have, or that means nothing."""
+    """Raises ValueError if a tool describes a parameter that it does not have, or describes one wrongly."""
     for parameter, declared in parameters.items():
         if parameter not in schema.get("properties", {}):
             raise ValueError(f"The tool {name!r} has no parameter {parameter!r}.")
@@ -37,7 +37,7 @@ def check_parameters(name: str, schema: Mapping[str, Any], parameters: Mapping[s
 
 
 def choices_of(schema: Mapping[str, Any], name: str) -> Sequence[Any] | None:
-    """The values a schema allows for a parameter, or for the items of its list. None: it names none."""
+    """The values a schema allows for a parameter, or for the items of its list. None if it lists none."""
     return _choices(schema, schema.get("properties", {}).get(name), 0)
 
 
@@ -45,7 +45,7 @@ def takes_null(schema: Mapping[str, Any], name: str) -> bool:
     return _takes_null(schema, schema.get("properties", {}).get(name), 0)
 
 
-# As deep as references are followed: a schema may refer to itself.
+# How deep references are followed: a schema may refer to itself.
 _DEEPEST = 8
 
 
@@ -86,7 +86,7 @@ def _is_null(schema: Mapping[str, Any], described: Any) -> bool:
 
 
 def _followed(schema: Mapping[str, Any], described: Any) -> Any:
-    """What a reference into the schema's own definitions leads to."""
+    """What a reference into the schema's own definitions points to."""
     for _ in range(_DEEPEST):
         reference = described.get("$ref") if isinstance(described, Mapping) else None
         if not isinstance(reference, str) or not reference.startswith("#/$defs/"):

@@ -1,4 +1,4 @@
-"""Which fields a schema itself says hold something of a person."""
+"""Which fields hold personal data according to the schema itself."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +8,7 @@ MAX_DEPTH = 12
 
 
 def personal_names(schema: Any) -> list[str]:
-    """The names of fields marked `x-pii`, or of a format that only something of a person has, at any depth."""
+    """The names of fields marked `x-pii`, or with a format that only personal data has, at any depth."""
     return list(dict.fromkeys(_names(schema, 0)))
 
 

@@ -1,7 +1,7 @@
-"""A tool by which an agent proposes several calls as one plan, for people to decide together.
+"""A tool with which an agent proposes several calls as one plan, for people to decide together.
 
 Name this module in TOOL_MODULES to offer it, and give the tool to the agents that may plan. It makes none of the calls:
-what an approved plan allows is looked at when each of them is made.
+whether an approved plan allows a call is checked when the call is made.
 """
 
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ class Source(Protocol):
 
 
 class Row(Protocol):
-    """Of a tool's row, what says whether it is the one that proposes plans."""
+    """The parts of a tool's row that say whether it is the one that proposes plans."""
 
     name: str
 
@@ -70,7 +70,7 @@ class Planned:
 
 
 def proposes_plan(row: Row | None) -> bool:
-    """Whether a tool is the one that proposes plans, and not another of its name."""
+    """Whether a tool is the one that proposes plans, rather than another with its name."""
     return row is not None and row.name == NAME and (row.source.kind, row.source.location) == ("python", __name__)
 
 
@@ -101,7 +101,7 @@ def propose_plan(purpose: str, calls: list[dict[str, Any]]) -> ToolResult:
 
 
 def approved(calls: list[dict[str, Any]]) -> ToolResult:
-    """What an agent is told of a plan that people have approved."""
+    """What an agent is told about a plan that people have approved."""
     return ToolResult(
         data={"approved": [{"position": number, **each} for number, each in enumerate(calls, start=1)]},
         message="People have approved this plan. Nothing has run yet: make these calls now, exactly as they stand here "

@@ -12,7 +12,7 @@ from agentapp.tools.sources import Row
 
 
 def modules() -> dict[str, list[Tool]]:
-    """Every module of TOOL_MODULES with its tools. Raises ImproperlyConfigured, naming what is wrong."""
+    """Every module in TOOL_MODULES with its tools. Raises ImproperlyConfigured, naming what is wrong."""
     found = {name: list(_tools_of(name)) for name in settings.TOOL_MODULES}
     seen: dict[str, str] = {}
     for module, tools in found.items():
@@ -26,7 +26,7 @@ def modules() -> dict[str, list[Tool]]:
 
 
 def get(name: str) -> Tool | None:
-    """The tool of this name. None: no module of TOOL_MODULES has it."""
+    """The tool with this name. None: no module in TOOL_MODULES has it."""
     return _by_name(tuple(settings.TOOL_MODULES)).get(name)
 
 

@@ -1,4 +1,4 @@
-"""Arguments made up from a schema, so that people can see what a card would say before there is a call."""
+"""Arguments invented from a schema, so that people can see what a card would say before there is a call."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ _MADE_UP: dict[str, Any] = {"integer": 1, "number": 1.0, "boolean": True, "null"
 
 
 def arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A value for each argument: an example or default of the author's where there is one."""
+    """A value for each argument: the author's example or default, if there is one."""
     definitions = schema.get("$defs", {})
     return {name: _value(name, described, definitions, _DEPTH) for name, described in _properties(schema).items()}
 
@@ -43,7 +43,7 @@ def _value(name: str, described: Any, definitions: Mapping[str, Any], depth: int
 
 
 def _number(described: Mapping[str, Any], kind: str) -> float:
-    """The least that is allowed, or one."""
+    """The smallest allowed number, or one."""
     least = described.get("minimum", described.get("exclusiveMinimum"))
     step = described.get("multipleOf", 1)
     if not isinstance(least, int | float):

@@ -16,16 +16,16 @@ from agentapp.tools import docstrings, schema_effort
 
 MAX_PROBLEMS = 10
 MOST_BACKTRACKS = 20_000
-"""A third of a millisecond. Patterns that look ahead over a long text take two for each of its characters."""
-TOO_MUCH = "{} nested too deeply to be held against a schema that contains itself in several ways: {} less at once."
-UNEXPLAINED = "{} not what the schema says, and nested too deeply for it to be told where."
-# With one of these a schema names arguments elsewhere than in its properties.
+"""A third of a millisecond. Patterns that look ahead over a long text backtrack twice for each of its characters."""
+TOO_MUCH = "{} nested too deeply to check against a schema that contains itself in several ways: {} less at a time."
+UNEXPLAINED = "{} not what the schema says, but nested too deeply to say where."
+# With one of these, a schema names arguments outside its properties.
 _OPEN = ("patternProperties", "allOf", "anyOf", "oneOf", "if", "$ref")
 
 
 @dataclass(frozen=True)
 class ArgumentProblem:
-    """One thing wrong with arguments. `field` is the path, as in items/0/sku; empty for the whole."""
+    """One thing wrong with arguments. `field` is the path, such as items/0/sku; empty for the whole."""
 
     kind: str
     field: str
@@ -34,13 +34,13 @@ class ArgumentProblem:
 
 @dataclass(frozen=True)
 class Words:
-    """How a value that is held against a schema is called, and what is said of a name that the schema does not have."""
+    """What to call a value that is checked against a schema, and what to say about an unknown name."""
 
     whole: str
     extra: str
     subject: str = "It is"
     instead: str = "send"
-    """What to do with less where the value is too much."""
+    """The verb for reducing a value that is too large."""
 
 
 ARGUMENTS = Words("The arguments", "is not an argument of this tool", "The arguments are")
@@ -56,7 +56,7 @@ class FunctionContract:
     model: type[BaseModel]
 
     def coerce(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Arguments as the types the signature names, defaults filled in. Raises pydantic.ValidationError."""
+        """Arguments converted to the signature's types, with defaults. Raises pydantic.ValidationError."""
         values = self.model.model_validate(arguments)
         return {name: getattr(values, name) for name in self.model.model_fields}
 
@@ -66,7 +66,7 @@ class InvalidSchema(ValueError):
 
 
 class _Untitled(GenerateJsonSchema):
-    """Schemas without the titles pydantic makes up from names; people write better ones."""
+    """Schemas without the titles that pydantic derives from names; people write better ones."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
@@ -76,7 +76,7 @@ def contract_of(function: Callable[..., Any], name: str, docstring: str, hidden:
     """The contract of a typed function. `hidden` parameters are filled in by the runtime, not the model.
 
     Raises ValueError for a parameter without a type, a default that does not fit, or a docstring that
-    is malformed or names one that is not there.
+    is malformed or describes a parameter that does not exist.
     """
     annotations = inspect.get_annotations(function, eval_str=True)
     description, described = docstrings.read(docstring)
@@ -94,14 +94,14 @@ def contract_of_model(
 ) -> FunctionContract:
     """The contract of a function whose arguments a pydantic model describes. Raises ValueError, naming the fault."""
     if not (inspect.isclass(model) and issubclass(model, BaseModel)):
-        raise ValueError(f"The args_schema of the tool {name!r} must be a pydantic model, and is {model!r}.")
+        raise ValueError(f"The args_schema of the tool {name!r} must be a pydantic model, not {model!r}.")
     parameters = {parameter.name: parameter for parameter in _parameters(function, name, hidden)}
     for field in model.model_fields:
         if field not in parameters:
-            raise ValueError(f"The args_schema of the tool {name!r} has {field!r}, which it does not take.")
+            raise ValueError(f"The args_schema of the tool {name!r} has {field!r}, which the tool does not take.")
     for parameter in parameters.values():
         if parameter.default is parameter.empty and parameter.name not in model.model_fields:
-            raise ValueError(f"The args_schema of the tool {name!r} lacks {parameter.name!r}, which it needs.")
+            raise ValueError(f"The args_schema of the tool {name!r} lacks {parameter.name!r}, which the tool needs.")
     description, described = docstrings.read(docstring)
     _check_described(name, described, {*parameters, *hidden})
     contract = _contract(name, model, description or inspect.cleandoc(model.__doc__ or ""))
@@ -114,7 +114,7 @@ def contract_of_text(function: Callable[..., Any], name: str, docstring: str, hi
     """The contract of a function that takes one text, whatever its signature says. Raises ValueError."""
     parameters = list(_parameters(function, name, hidden))
     if len(parameters) != 1:
-        raise ValueError(f"The tool {name!r} is to take one text, and takes {len(parameters)} arguments.")
+        raise ValueError(f"The tool {name!r} must take one text, but takes {len(parameters)} arguments.")
     model = create_model(name, __config__=ConfigDict(extra="forbid"), **{parameters[0].name: (str, ...)})  # type: ignore[call-overload]
     return _contract(name, model, docstring.strip())
 
@@ -149,7 +149,7 @@ def _contract(name: str, model: type[BaseModel], description: str) -> FunctionCo
 
 
 def _close(schema: Any) -> None:
-    """Let no object in a schema take what it does not name: pydantic would drop it after people have seen it."""
+    """Make every object in a schema refuse unknown names: pydantic would drop them after people have seen them."""
     if not isinstance(schema, dict):
         return
     if "properties" in schema:
@@ -165,24 +165,24 @@ def _close(schema: Any) -> None:
 
 
 def check_arguments(schema: dict[str, Any], arguments: Any) -> list[ArgumentProblem]:
-    """What is wrong with arguments; an empty list when nothing is. Missing fields come first."""
+    """What is wrong with arguments: an empty list if nothing is. Missing fields come first."""
     problems = problems_of(schema, arguments)
     if isinstance(arguments, dict) and "additionalProperties" not in schema:
-        # A schema that says nothing of other arguments takes none.
+        # A schema that does not mention additional arguments takes none.
         problems += [_extra(name, "") for name in unknown_names(schema, arguments)]
     problems.sort(key=lambda problem: problem.kind != "missing")
     return problems[:MAX_PROBLEMS]
 
 
 def unknown_names(schema: dict[str, Any], names: Collection[str]) -> list[str]:
-    """Those names that a schema does not have, unless it says that it takes others."""
+    """The names that a schema does not have, unless it says that it takes others."""
     if schema.get("additionalProperties", False) is not False or any(key in schema for key in _OPEN):
         return []
     return [name for name in names if name not in schema.get("properties", {})]
 
 
 def problems_of(schema: dict[str, Any], value: Any, words: Words = ARGUMENTS) -> list[ArgumentProblem]:
-    """What is wrong with any value, by a schema. Raises InvalidSchema."""
+    """What is wrong with any value according to a schema. Raises InvalidSchema."""
     text = json.dumps(schema, sort_keys=True)
     compiled = _compiled(text)
     looks = schema_effort.looks(text, value)
@@ -198,7 +198,7 @@ def problems_of(schema: dict[str, Any], value: Any, words: Words = ARGUMENTS) ->
 
 
 def _first_error(compiled: jsonschema_rs.Draft202012Validator, value: Any) -> list[jsonschema_rs.ValidationError]:
-    """One thing that is wrong with a value, where all of them are too many to be kept: they are found at once."""
+    """One thing wrong with a value, for when all of them would be too many to keep: they are found all at once."""
     try:
         compiled.validate(value)
     except jsonschema_rs.ValidationError as error:
@@ -225,7 +225,7 @@ def _compiled(text: str) -> jsonschema_rs.Draft202012Validator:
             retriever=_nothing_remote,
             validate_formats=True,
             mask="the value",
-            # A pattern of somebody else's may go back and forth for ever over a short text, and nothing interrupts it.
+            # Somebody else's pattern may backtrack for ever over a short text, and nothing can interrupt it.
             pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=MOST_BACKTRACKS),
         )
     except (jsonschema_rs.ValidationError, ValueError) as error:

@@ -1,8 +1,8 @@
-"""How much work it is to check a value against a schema, told before it is done.
+"""Estimates the work of checking a value against a schema, before it is done.
 
-Where a schema contains itself in more than one way, each level of a value is looked at once for each way that leads
-there: two ways are a thousand looks at the tenth level and a million at the twentieth, which nothing can interrupt.
-Schemas come from servers of others.
+If a schema contains itself in more than one way, each level of a value is looked at once for each way that leads
+there: two ways mean a thousand looks at the tenth level and a million at the twentieth, which nothing can interrupt.
+And schemas come from other people's servers.
 """
 
 import functools
@@ -15,39 +15,39 @@ from agentapp.tools import schema_graph
 from agentapp.tools.schema_graph import Name, Parts, Place
 
 MOST_LOOKS = 10_000_000
-"""Tenths of a second, where nothing is said of what is wrong."""
+"""Tenths of a second, if nothing is said about what is wrong."""
 MOST_EXPLAINED = 20_000
-"""What is wrong is said for each look that fails, and saying it takes a hundred times as long as looking."""
+"""Each failed look is explained, and explaining takes a hundred times as long as looking."""
 MOST_PAIRS = 300_000
-"""Of a part of a value and something that it is held against: half a second to count them."""
+"""Pairs of a part of a value and something it is checked against: half a second to count them."""
 MOST_WRONG = 100_000
-"""All that is wrong with a value is found at once, a kilobyte and a hundredth of a millisecond for each."""
+"""Everything wrong with a value is found at once: a kilobyte and a hundredth of a millisecond each."""
 MOST_WAYS = 1000
-"""As many looks at one value, or as all schemas within the schema take once, are no more than its size makes of it."""
+"""Looks at one value that count as bounded by sizes. If all schemas in the schema, once each, take more: as many."""
 
 _ENDLESS = 10**9
 _DEEP = 64
-"""Levels that arguments have at most."""
+"""The most levels that arguments can have."""
 
 
 def looks(schema_text: str, value: Any) -> int:
-    """How often something in a value is held against something in a schema, at most, or as far as it was counted.
+    """How often, at most, something in a value is checked against something in a schema, as far as it was counted.
 
-    None are counted where they are bounded by the sizes of the two.
+    Not counted if it is bounded by the sizes of the two.
     """
     return _effort(schema_text).looks(value)
 
 
 def is_too_much(schema_text: str, value: Any) -> bool:
-    """Whether checking a value would take more looks than are spent on one."""
+    """Whether checking a value would take more looks than are allowed for one."""
     return looks(schema_text, value) > MOST_LOOKS
 
 
 def may_be_wrong_in_too_many_ways(schema_text: str, value: Any) -> bool:
-    """Whether so much of a value may be wrong by so much of a schema that it cannot all be told."""
+    """Whether so much of a value may break so much of a schema that not everything can be reported."""
     most = MOST_WRONG // _effort(schema_text).size
     left = [value]
-    for count, part in enumerate(left):  # which grows meanwhile
+    for count, part in enumerate(left):  # the list grows on the way
         if count > most:
             return True
         if isinstance(part, dict | list):
@@ -61,11 +61,11 @@ def _effort(schema_text: str) -> "_Effort":
 
 
 class _Effort:
-    """What is to be known of one schema before values are held against it."""
+    """What must be known about a schema before values are checked against it."""
 
     def __init__(self, schema: Any) -> None:
         self.size = schema_graph.size_of(schema)
-        """Of the schema: as many things at most can be wrong with one value, or a part of it."""
+        """The schema's size: the most things that can be wrong with one value, or with a part of it."""
         self._places: list[Place] = []
         self._bounded, self._endless = False, True
         try:
@@ -73,7 +73,7 @@ class _Effort:
         except schema_graph.Unreadable:
             return
         order = _order(self._places)
-        if len(order) < len(self._places):  # something names itself for the same value
+        if len(order) < len(self._places):  # a schema leads back to itself for the same value
             return
         self._endless = False
         size = sum(place.weight + sum(1 for _ in place.leads_to()) for place in self._places)
@@ -109,7 +109,10 @@ class _Effort:
         return total
 
     def _look_inside(self, place: int, number: int, whole: Any, inside: dict[Name, dict[int, int]]) -> int:
-        """How many looks a place that is held so often against a value takes at its parts, without theirs."""
+        """How many looks at the parts of a value a place takes if the value is checked against it this often.
+
+        Looks at the parts of these parts are not included.
+        """
         parts = self._places[place].members if isinstance(whole, dict) else self._places[place].items
         total = 0
         for name in _names(parts, whole):
@@ -124,7 +127,7 @@ class _Effort:
         return total
 
     def _with_beside(self, ways: dict[int, int]) -> Iterator[tuple[int, int]]:
-        """These places and what they hold against the same value, each with the number of all ways that lead to it."""
+        """These places and those they lead to for the same value, each with the number of all ways that lead to it."""
         found = dict(ways)
         left = [(self._rank[place], place) for place in found]
         heapq.heapify(left)
@@ -148,13 +151,13 @@ def _names(parts: Parts, whole: Any) -> Iterable[Name]:
 
 
 def _order(places: Sequence[Place]) -> list[int]:
-    """The places, each before what it holds against the same value. Those that name themselves for it are left out."""
+    """The places, each before those it leads to for the same value. Those in a circle, or after one, are left out."""
     before = [0] * len(places)
     for place in places:
         for inner in place.beside:
             before[inner] += 1
     order = [number for number, count in enumerate(before) if not count]
-    for number in order:  # which grows meanwhile
+    for number in order:  # the list grows on the way
         for inner in places[number].beside:
             before[inner] -= 1
             if not before[inner]:
@@ -163,7 +166,7 @@ def _order(places: Sequence[Place]) -> list[int]:
 
 
 def _most_ways(places: Sequence[Place]) -> int:
-    """How often one value is looked at, at most, whatever the values around it are."""
+    """How often one value is looked at, at most, whatever values surround it."""
     ways, contains_loop = [0] * len(places), [False] * len(places)
     for component in _components(places):
         members = set(component)
@@ -172,7 +175,7 @@ def _most_ways(places: Sequence[Place]) -> int:
         if loop and _forks(places, members):
             return _ENDLESS
         if loop:
-            # The one way that goes on leads out on each level anew; where that contains loops, all of these go on, too.
+            # The loop leads out again on each level. If what it leads to contains loops, each of these also continues.
             found = sum(places[number].weight for number in component)
             found += sum(ways[inner] * (_DEEP if contains_loop[inner] else 1) for inner in out)
         else:
@@ -192,7 +195,7 @@ def _most_of_a_part(parts: Parts, ways: Sequence[int]) -> int:
 
 
 def _forks(places: Sequence[Place], component: set[int]) -> bool:
-    """Whether places that lead to each other do so in more than one way for one part of a value, as far as is told."""
+    """Whether places that lead to each other do so in several ways for one part of a value, or are too many to tell."""
     beside = {number: [inner for inner in places[number].beside if inner in component] for number in component}
     back = {
         number: [_Back(parts, component) for parts in (places[number].members, places[number].items)]
@@ -224,7 +227,7 @@ def _forks(places: Sequence[Place], component: set[int]) -> bool:
 
 
 class _Back:
-    """How a place leads to some others by one part of a value: by which names, and by how many others."""
+    """How a place leads to some others through parts of a value: by which names, and how often by all others."""
 
     def __init__(self, parts: Parts, component: set[int]) -> None:
         self.names = {name for name, inner in parts.named.items() if inner in component}

@@ -1,7 +1,7 @@
-"""What a schema holds against a value and against its parts: the schemas within one, and how they lead to each other.
+"""What a schema checks a value and its parts against: the schemas inside it, and how they lead to each other.
 
-What cannot be told for certain, as where a reference leads between schemas with addresses of their own, is taken to
-lead to all that it may: too much work is foreseen then, and never too little.
+If something is uncertain, such as where a reference leads between schemas with their own addresses, it is assumed to
+lead everywhere it could: the estimate may be too high, but never too low.
 """
 
 import re
@@ -11,11 +11,11 @@ from typing import Any
 from urllib.parse import unquote
 
 MOST_TRIED = 20_000
-"""How often a reference is looked for: in each schema with an address of its own, and by each anchor of its name."""
-# What is held against the same value: one schema, or several.
+"""The most look-ups of references: one in each schema with its own address, and one for each anchor of that name."""
+# Keywords whose schemas check the same value: one schema, or several.
 _SAME_ONE = frozenset({"not", "if", "then", "else"})
 _SAME_MANY = frozenset({"allOf", "anyOf", "oneOf", "dependentSchemas", "dependencies"})
-# What is held against parts of a value: of objects or lists, and against which of them.
+# Keywords whose schemas check parts of a value: of objects or lists, and which parts.
 _PARTS = {
     "properties": ("members", "named"),
     "additionalProperties": ("members", "rest"),
@@ -30,7 +30,7 @@ _PARTS = {
 }
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 _LEADING = _SAME_ONE | _SAME_MANY | _REFERENCES | _PARTS.keys()
-# An address that is its own normal form: only such are told apart by how they end.
+# An address in its normal form. Only such addresses are distinguished by their endings.
 _PLAIN = re.compile(
     r"urn:[a-z0-9:-]+|"
     r"(?:https?://[a-z0-9-]+(?:\.[a-z0-9-]+)*(?::(?!80/|443/)[1-9][0-9]*)?)?/?"
@@ -44,16 +44,16 @@ type Name = str | int
 
 
 class Unreadable(Exception):
-    """A schema of which nothing can be foreseen."""
+    """A schema about which nothing can be predicted."""
 
 
 @dataclass(slots=True)
 class Parts:
-    """What is held against the parts of an object, or of a list: each a place."""
+    """The places that check the parts of an object or a list."""
 
     named: dict[Name, int] = field(default_factory=dict)
     rest: list[int] = field(default_factory=list)
-    """Against those without a name here."""
+    """For parts that are not named here."""
     every: list[int] = field(default_factory=list)
 
     @property
@@ -70,18 +70,18 @@ class Parts:
         yield from self.every
 
 
-_NONE = Parts()  # of most, and never added to
+_NONE = Parts()  # what most places have; nothing is ever added to it
 _LEAF = 1
 
 
 @dataclass(slots=True)
 class Place:
-    """A schema within the schema."""
+    """A schema inside the schema."""
 
     weight: int
-    """How much one look is: long enumerations take longer."""
+    """The cost of one look: long enumerations take longer."""
     beside: list[int] = field(default_factory=list)
-    """What it holds against the same value."""
+    """The places that check the same value."""
     members: Parts = field(default_factory=lambda: _NONE)
     items: Parts = field(default_factory=lambda: _NONE)
 
@@ -95,7 +95,7 @@ class Place:
 
 
 def read(schema: Any) -> list[Place]:
-    """All that is held against a value or some part of it; the first is the schema itself. Raises Unreadable."""
+    """All schemas that check a value or some part of it; the first is the schema itself. Raises Unreadable."""
     return _Reader(schema).places
 
 
@@ -104,12 +104,12 @@ class _Reader:
         self._index = _Index(root)
         self._numbers: dict[int, int] = {}
         self._schemas: list[tuple[dict[str, Any], Place]] = []
-        # The second stands for all that lead nowhere, which are most.
+        # The second stands for all schemas that lead nowhere: most do not.
         self.places = [Place(1 + _length(root) // 8), Place(1)]
         if isinstance(root, dict):
             self._numbers[id(root)] = 0
             self._schemas.append((root, self.places[0]))
-        for schema, place in self._schemas:  # which grows meanwhile
+        for schema, place in self._schemas:  # the list grows on the way
             self._read(schema, place)
 
     def _number(self, schema: dict[str, Any]) -> int:
@@ -125,7 +125,7 @@ class _Reader:
         return number
 
     def _all(self, schemas: Iterable[Any]) -> list[int]:
-        """True and False are schemas, too, and lead nowhere."""
+        """The places of these schemas. True and False are schemas too, but lead nowhere."""
         return [self._number(each) for each in schemas if isinstance(each, dict)]
 
     def _read(self, schema: dict[str, Any], place: Place) -> None:
@@ -142,7 +142,7 @@ class _Reader:
     def _read_reference(self, reference: str, place: Place) -> None:
         place.beside += self._all(self._index.named(reference))
         if reference.startswith(_OF_STANDARD) and "meta" in self._index.anchors:
-            # The standard's own schema names the schemas within a schema so that others can put theirs there.
+            # The standard's own schema refers to the schemas inside a schema so that others can put theirs there.
             for whose in ("members", "items"):
                 _parts(place, whose).every += self._all(self._index.named("#meta"))
 
@@ -171,23 +171,23 @@ def _each(said: Any) -> Iterable[Any]:
 
 
 def _length(schema: Any) -> int:
-    """How much a schema itself says, without the schemas within."""
+    """The size of a schema itself, without the schemas inside it."""
     if not isinstance(schema, dict):
         return 0
     return sum([len(said) for said in schema.values() if isinstance(said, list | dict)])
 
 
 def size_of(schema: Any) -> int:
-    """How much a schema says in all, those within it included. At least 1."""
+    """The size of a schema with those inside it. At least 1."""
     left = [schema]
-    for part in left:  # which grows meanwhile
+    for part in left:  # the list grows on the way
         if isinstance(part, dict | list):
             left += part.values() if isinstance(part, dict) else part
     return len(left)
 
 
 class _Index:
-    """Where the references within a schema lead."""
+    """Where the references in a schema lead."""
 
     def __init__(self, root: Any) -> None:
         self.anchors: dict[str, list[Any]] = {}
@@ -203,7 +203,7 @@ class _Index:
                 self._addressed.append((_ending(each["$id"].removesuffix("#")), each))
 
     def named(self, reference: str) -> list[Any]:
-        """What a reference may lead to. What leads elsewhere is refused where the schema is compiled."""
+        """What a reference may lead to. One that leads out of the schema is refused when the schema is compiled."""
         if reference not in self._known:
             address, _, fragment = reference.partition("#")
             self._known[reference] = self._find(address, unquote(fragment))
@@ -235,7 +235,7 @@ class _Index:
 
 
 def _objects(root: Any) -> Iterable[dict[str, Any]]:
-    """Each object in a schema, also where none is a schema: a reference may make one of it."""
+    """Each object in a schema, even where no schema belongs: a reference may lead to it."""
     left = [root]
     while left:
         each = left.pop()
@@ -247,7 +247,7 @@ def _objects(root: Any) -> Iterable[dict[str, Any]]:
 
 
 def _ending(address: str) -> str | None:
-    """How an address ends, by which it is known, or None where it may be written in other ways."""
+    """The ending by which an address is recognised. None if the address can also be written differently."""
     return address.rsplit("/", 1)[-1] if _PLAIN.fullmatch(address) else None
 
 

@@ -49,7 +49,7 @@ def sentence(tool: Described, arguments: dict[str, Any], snapshot: dict[str, Any
 
 
 def effects(tool: Described, arguments: dict[str, Any], snapshot: dict[str, Any]) -> list[dict[str, str]]:
-    """What leaves or changes, how hard it is to take back, who is told: {"icon", "title", "detail"}."""
+    """What leaves or changes, how hard it is to take back and who is told: {"icon", "title", "detail"}."""
     return [
         {
             "icon": line.get("icon", "zap"),
@@ -61,19 +61,19 @@ def effects(tool: Described, arguments: dict[str, Any], snapshot: dict[str, Any]
 
 
 def button(tool: Described, arguments: dict[str, Any], snapshot: dict[str, Any]) -> str:
-    """The size of the effect, as it stands on the button: "$214.50". Empty when the tool names none."""
+    """The size of the effect, as on the button: "$214.50". Empty if the tool names none."""
     return _text(tool, tool.button_template, arguments, snapshot)[:60] if tool.button_template else ""
 
 
 def target(tool: Described, arguments: dict[str, Any], snapshot: dict[str, Any]) -> str:
-    """What the call is done to, as a person types it: "40117". Empty when none is named, or nobody could type it."""
+    """What the call acts on, as a person types it: "40117". Empty if none is named, or if nobody could type it."""
     text = _text(tool, tool.confirm_template, arguments, snapshot).strip()
     is_typed = len(text) <= MAX_TYPED_CHARS and text.isprintable() and MISSING not in text and MASK not in text
     return text if is_typed else ""
 
 
 def money(value: Any, currency: str = "USD") -> str:
-    """An amount with its currency. What is no number, or none of a size to be written out, is shown as it is."""
+    """An amount with its currency. What is not a number, or is too large to write out, is shown as it is."""
     number = amount_of(value)
     if number is None:
         return _shortened(str(value))
@@ -82,7 +82,7 @@ def money(value: Any, currency: str = "USD") -> str:
 
 
 def check_template(template: str, known: set[str], looks_up: bool = True) -> str:
-    """What is wrong with a template, or an empty text. `known` are the arguments; `looks_up`: there is a snapshot."""
+    """What is wrong with a template, or empty text. `known` are the arguments; `looks_up`: there is a snapshot."""
     try:
         found = names(template)
     except ValueError as error:
@@ -94,13 +94,13 @@ def check_template(template: str, known: set[str], looks_up: bool = True) -> str
 
 
 def unnamed(tool: Described, arguments: Iterable[str]) -> list[str]:
-    """The arguments that title, sentence and effects do not name: people find them in the list of arguments alone."""
+    """The arguments that title, sentence and effects do not name. People find them only in the list of arguments."""
     named = {name.split(".")[0] for template in _templates(tool) for name in names(template)}
     return [name for name in arguments if name not in named]
 
 
 def looked_up(tool: Described) -> dict[str, Any]:
-    """A stand-in for the state the templates of a tool name: each value is its own name, in brackets."""
+    """A stand-in for the state that a tool's templates name: each value is its own name, in brackets."""
     state: dict[str, Any] = {}
     for path in (name for template in [*_templates(tool), tool.button_template] for name in names(template)):
         first, *keys = path.split(".")
@@ -114,7 +114,7 @@ def looked_up(tool: Described) -> dict[str, Any]:
 
 
 def names(template: str) -> list[str]:
-    """What a template that was checked names, in order."""
+    """The names in a checked template, in order."""
     return [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
 
 

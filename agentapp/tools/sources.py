@@ -8,7 +8,7 @@ from django.utils.module_loading import import_string
 from agentapp import isolation
 from agentapp.tools.base import Tool
 
-# For each kind of source what makes a tool of a row of it.
+# For each kind of source, the function that makes a tool from a row.
 MAKERS: dict[str, str] = {
     "python": "agentapp.tools.python_source.of_row",
     "openapi": "agentapp.tools.openapi_source.make",
@@ -17,11 +17,11 @@ MAKERS: dict[str, str] = {
 
 
 class ContractCalled(TypeError):
-    """A contract was called that was read from a source: what is called is made of its row, by `implementation_of`."""
+    """A contract read from a source was called. Call what `implementation_of` makes from its row instead."""
 
 
 class Source(Protocol):
-    """Of a source's row, what its tools need to reach it."""
+    """The parts of a source's row that its tools need to reach it."""
 
     name: str
     kind: str
@@ -33,7 +33,7 @@ class Source(Protocol):
 
 
 class Row(Protocol):
-    """Of a tool's row, what calls of it need."""
+    """The parts of a tool's row that its calls need."""
 
     name: str
     description: str
@@ -52,12 +52,12 @@ class Row(Protocol):
 
 
 def only_a_contract(*_: Any, **__: Any) -> NoReturn:
-    """Stands for the function in what was read from a source that is no code of ours. Raises ContractCalled."""
-    raise ContractCalled("This is what a source promises of a tool. What is called is made of the tool's row.")
+    """Stands in for the function of a contract that was read from a source outside our code. Raises ContractCalled."""
+    raise ContractCalled("This is only a source's contract for a tool. Calls use what is made of the tool's row.")
 
 
 def implementation_of(row: Row) -> Tool | None:
-    """What is run for a call of this tool. None: there is no code for it here, or none for a mocked run."""
+    """The code that runs for a call of this tool. None if there is none here, or none for a mocked run."""
     path = MAKERS.get(row.source.kind) if not isolation.is_on() else None
     if path is None:
         return None
@@ -66,10 +66,10 @@ def implementation_of(row: Row) -> Tool | None:
 
 
 def is_of_this_code(row: Row) -> bool:
-    """Whether what would be run here is what the row promises.
+    """Whether the code that would run here is what the row promises.
 
-    Python code is as it was when its process began, and its row as it was last synced: by a newer process, perhaps,
-    which may have tools that are not here at all.
+    Python code is as old as its process, but its row may have been synced since by a newer process, even with tools
+    that do not exist here.
     """
     if row.source.kind != "python":
         return True

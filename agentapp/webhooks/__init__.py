@@ -1,8 +1,8 @@
-"""Telling programs elsewhere what happened, by the rules of Standard Webhooks: the only writer of WebhookProgress and
+"""Tells other programs what happened, following Standard Webhooks: the only writer of WebhookProgress and
 WebhookDelivery.
 
-Nothing is added to what happens here: the ledger is read afterwards, from where each endpoint was told last, and every
-event that it wants becomes a delivery. Each is sent at least once.
+Transitions do nothing extra. The ledger is read afterwards, from where each endpoint was last told, and every event
+that the endpoint wants becomes a delivery. Each delivery is sent at least once.
 """
 
 from agentapp.webhooks.collecting import collect

@@ -1,8 +1,8 @@
 """From the ledger to deliveries.
 
-Events of different chains commit in another order than they are timed, so that the last one seen is no place to go on
-from. An endpoint is read from a moment before which nothing can appear any more; what lies after it is read again each
-time, and the database takes one delivery for an endpoint and an event.
+Events of different chains do not commit in the order of their times, so collecting cannot continue from the last one
+seen. Each endpoint is read from a moment before which no further event can appear. Later events are read again each
+time, and the database accepts one delivery per endpoint and event.
 """
 
 from collections.abc import Iterator
@@ -18,18 +18,18 @@ from approvals.clock import Now
 from approvals.models import Event
 
 BATCH = 200
-# Events are timed by the clock of the process that writes them; clocks may differ by so much.
+# Events are timed by the clock of the process that writes them. Clocks may differ by this much.
 CLOCKS_DIFFER = timedelta(seconds=60)
 
 
 def collect() -> int:
-    """Make a delivery of every event that an endpoint wants and has none of. Returns how many. One query if there are
-    no endpoints.
+    """Make a delivery of every event that an endpoint wants and does not have yet. Returns how many. One query if there
+    are no endpoints.
     """
     endpoints = list(WebhookEndpoint.objects.select_related("progress"))
     if not endpoints:
         return 0
-    # Before any event is read: what commits between the two is read next time.
+    # Taken before any event is read: whatever commits in between is read next time.
     settled = _settled_until()
     made = 0
     for endpoint in endpoints:
@@ -39,7 +39,7 @@ def collect() -> int:
                 made += _queue(endpoint, events)
             WebhookProgress.objects.filter(pk=endpoint.pk, read_until__lt=settled).update(read_until=settled)
         elif progress.read_until < settled:
-            # Nothing is kept for it; and when it is switched on again it has not failed yet.
+            # Nothing is queued for an inactive endpoint, and it has no failures when it is switched on again.
             WebhookProgress.objects.filter(pk=endpoint.pk).update(read_until=settled, failing_since=None)
     return made
 
@@ -63,7 +63,7 @@ def _untold(endpoint: WebhookEndpoint, since: datetime) -> Iterator[list[Event]]
 
 
 def _queue(endpoint: WebhookEndpoint, events: list[Event]) -> int:
-    """Another worker may do the same at the same time: an event that it was faster with is passed over."""
+    """Another worker may do the same at the same time. An event that it queued first is skipped."""
     made = {"next_at": Now(), "created_at": Now()}
     deliveries = [
         WebhookDelivery(endpoint=endpoint, event_id=event.pk, type=event.type, body=body, **made)
@@ -74,9 +74,9 @@ def _queue(endpoint: WebhookEndpoint, events: list[Event]) -> int:
 
 
 def _settled_until() -> datetime:
-    """A moment before which no event can appear any more: before every transaction that is still writing began.
+    """A moment before which no further event can appear: before every transaction that is still writing began.
 
-    A transaction times its events while it is open. SQLite has one writer at a time, in the order of its events.
+    A transaction times its events while it is open. SQLite has one writer at a time, so its events are in order.
     """
     if connection.vendor != "postgresql":
         return timezone.now() - CLOCKS_DIFFER

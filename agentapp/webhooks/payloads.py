@@ -1,5 +1,5 @@
-"""What an endpoint is told of an event: names, states and where to look. Never arguments, and no word of a person, a
-model or a customer.
+"""What an endpoint is told about an event: names, states and where to look. Never arguments, nor anything that a
+person, a model or a customer said.
 """
 
 import uuid
@@ -15,7 +15,7 @@ from approvals import mail
 from approvals.digest import canonical
 from approvals.models import Approval, Event
 
-# Of what an event says, these are told, by the beginning of its type. All are names or codes of ours.
+# The fields of an event that are passed on, by the start of its type. All are our own names or codes.
 _TOLD = {
     "approval": (),
     "run": ("reason", "for"),
@@ -26,7 +26,7 @@ _TOLD = {
 
 
 def of(events: Sequence[Event]) -> list[str]:
-    """The text for each event, in two queries at most."""
+    """The text for each event, in at most two queries."""
     data = [event.data for event in events]
     wanted = [said["approval"] for said in data if "approval" in said]
     approvals = {str(row.pk): row for row in Approval.objects.filter(pk__in=wanted)}
@@ -52,7 +52,7 @@ def _data(
 ) -> dict[str, Any]:
     kind, _, what = event.type.partition(".")
     told = {name: said[name] for name in _TOLD.get(kind, ()) if name in said}
-    # Whoever keeps these can tell later whether the ledger still says the same.
+    # A receiver that keeps these can check later that the ledger still says the same.
     told["event"] = {"chain": event.chain, "seq": event.seq, "hash": event.hash}
     told["state"] = "pending" if event.type in _PENDING else what
     if event.run_id is not None:
@@ -72,7 +72,7 @@ def _data(
     return told
 
 
-# After these the request waits for a person.
+# After these events the request waits for a person.
 _PENDING = (
     "approval.requested", "approval.answered", "approval.undone", "approval.breached", "approval.reminded",
     "approval.escalated",

@@ -1,5 +1,5 @@
-"""From deliveries to servers. An attempt is claimed by counting it, so that two workers do not make it together; one
-whose worker dies is followed by the next.
+"""From deliveries to servers. An attempt is claimed by counting it, so that two workers do not make it together. If its
+worker dies, the next attempt follows.
 """
 
 import logging
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 State = WebhookDelivery.State
 
-# How long after each attempt the next one is due. After the last one it has failed.
+# How long after each attempt the next one is due. After the last attempt the delivery has failed.
 NEXT_AFTER = (
     timedelta(seconds=5),
     timedelta(minutes=5),
@@ -39,18 +39,18 @@ NEXT_AFTER = (
     timedelta(hours=24),
 )
 ATTEMPTS = len(NEXT_AFTER) + 1
-# An endpoint that takes nothing for so long is switched off.
+# An endpoint that accepts nothing for this long is switched off.
 GIVEN_UP_AFTER = timedelta(days=5)
-# When nothing was sent for so long, nobody knows how it fared: the time counts anew.
+# After this long without an attempt, the endpoint's past failures say nothing: the count starts again.
 UNTRIED_FOR = 2 * max(NEXT_AFTER)
 ANSWERS_WITHIN_SECONDS = 10.0
-# No attempt is still under way after this.
+# No attempt takes longer than this.
 _AN_ATTEMPT_TAKES = timedelta(minutes=1)
 _PASS_ENDS_WITHIN = timedelta(seconds=outgoing.PASS_SECONDS + 2 * ANSWERS_WITHIN_SECONDS)
 MAX_ANSWER_BYTES = 2000
 _MAX_ERROR_CHARS = 500
 _GONE = 410
-# What was sent is kept so long, to look at and to send again.
+# What was sent is kept this long, to look at and to send again.
 KEPT_FOR = timedelta(days=30)
 _SENDER = "Countersign-Webhooks/1"
 
@@ -64,8 +64,8 @@ class Undelivered(Exception):
 
 
 def due_endpoints() -> list[uuid.UUID]:
-    """The endpoints that something is due for and that no worker sends to now, in any order: so that none is always
-    behind those that hang.
+    """The endpoints that have something due and to which no worker is sending now, in random order, so that none is
+    always behind those that hang.
     """
     free = Q(endpoint__progress__sending_until__isnull=True) | Q(endpoint__progress__sending_until__lte=Now())
     found = list(_due().filter(free).order_by("endpoint").values_list("endpoint", flat=True).distinct())
@@ -74,10 +74,10 @@ def due_endpoints() -> list[uuid.UUID]:
 
 
 def send_due(endpoint_id: uuid.UUID) -> int:
-    """Send what is due to one endpoint, oldest first, for as long as a pass takes. Returns how many arrived.
+    """Send what is due to one endpoint, oldest first, within one pass. Returns how many arrived.
 
-    One worker at a time, and few of its threads to all endpoints: one that hangs keeps no more than that from other
-    work. When it did not answer, the next pass goes on.
+    One worker at a time sends to an endpoint, and few of its threads send to all endpoints, so one that hangs holds up
+    little other work. If it did not answer, the next pass continues.
     """
     with outgoing.turn(f"webhook {endpoint_id}") as mine:
         return _one_pass(endpoint_id) if mine else 0
@@ -110,7 +110,7 @@ def _each_due(endpoint_id: uuid.UUID) -> Iterator[WebhookDelivery]:
 
 
 def give_up() -> int:
-    """End those whose last attempt died with its worker. Returns how many."""
+    """End deliveries whose last attempt died with its worker. Returns how many."""
     lost = WebhookDelivery.objects.filter(state=State.QUEUED, attempts__gte=ATTEMPTS, next_at__lte=Now())
     error = "It is not known whether the last attempt was sent: the worker died."
     return lost.update(state=State.FAILED, error=error)
@@ -123,7 +123,7 @@ def forget_old() -> int:
 
 
 def redeliver(delivery_id: uuid.UUID, user: User) -> bool:
-    """Send it again, from the first attempt, under the same id. False: there is none, or it is queued already."""
+    """Send a delivery again from the first attempt, under the same id. False: there is none, or it is queued."""
     with ledger.transaction():
         ended = WebhookDelivery.objects.filter(pk=delivery_id).exclude(state=State.QUEUED).exclude(type=TEST_EVENT)
         if not ended.update(state=State.QUEUED, attempts=0, next_at=Now(), sent_at=None):
@@ -135,10 +135,10 @@ def redeliver(delivery_id: uuid.UUID, user: User) -> bool:
 
 
 def test(endpoint: WebhookEndpoint, user: User) -> WebhookDelivery:
-    """Send a test now, also to one that is not active, and only once. Returns what came of it."""
+    """Send a test now, even to an inactive endpoint, and only once. Returns the result."""
     delivery = WebhookDelivery.objects.create(
         endpoint=endpoint, event_id=uuid7(), type=TEST_EVENT, body=payloads.for_test(endpoint.name, clock.now()),
-        state=State.FAILED, error="It is not known what came of it.", attempts=1, created_at=Now(),
+        state=State.FAILED, error="It is not known whether the test arrived.", attempts=1, created_at=Now(),
     )  # fmt: skip
     with ledger.transaction():
         ledger.record(ledger.CONFIGURATION, "webhook.tested", {"endpoint": endpoint.name}, ledger.actor_of(user))
@@ -161,7 +161,7 @@ def _due() -> QuerySet[WebhookDelivery]:
 
 
 def _send(delivery: WebhookDelivery) -> bool:
-    """Make one attempt. False: somebody else makes it, or it failed."""
+    """Make one attempt. False: another worker is making it, or it failed."""
     number = delivery.attempts + 1
     after = NEXT_AFTER[delivery.attempts] if number < ATTEMPTS else _AN_ATTEMPT_TAKES
     mine = WebhookDelivery.objects.filter(pk=delivery.pk, state=State.QUEUED, attempts=delivery.attempts)
@@ -182,7 +182,7 @@ def _send(delivery: WebhookDelivery) -> bool:
 
 
 def _post(delivery: WebhookDelivery) -> int:
-    """The status of a server that took it. Raises Undelivered."""
+    """The status of a server that accepted it. Raises Undelivered."""
     endpoint, body = delivery.endpoint, delivery.body.encode()
     known: list[str] = []
     try:
@@ -205,13 +205,13 @@ def _note_failure(endpoint: WebhookEndpoint, error: Undelivered) -> None:
     progress.filter(Q(failing_since=None) | Q(failed_at__lt=Now() - UNTRIED_FOR)).update(failing_since=Now())
     progress.update(failed_at=Now())
     if error.status == _GONE:
-        _switch_off(endpoint, "Its server answered 410: there is nobody for good.")
+        _switch_off(endpoint, "Its server answered 410: the endpoint is gone for good.")
     elif progress.filter(failing_since__lte=Now() - GIVEN_UP_AFTER).exists():
-        _switch_off(endpoint, f"It has taken nothing for {GIVEN_UP_AFTER.days} days. {error}")
+        _switch_off(endpoint, f"It has accepted nothing for {GIVEN_UP_AFTER.days} days. {error}")
 
 
 def _switch_off(endpoint: WebhookEndpoint, why: str) -> None:
-    """What is queued stays, and is sent when a person has switched it on again."""
+    """What is queued stays, and is sent when a person switches the endpoint on again."""
     actor = ledger.actor_of(None, "webhooks")
     with configuration.transaction():
         row = WebhookEndpoint.objects.select_for_update().get(pk=endpoint.pk)
@@ -225,8 +225,8 @@ def _switch_off(endpoint: WebhookEndpoint, why: str) -> None:
 
 
 def see_to(endpoint_id: uuid.UUID) -> None:
-    """A person has said whether it is to be on: why it switched itself off is no problem any more, and no failure of
-    before counts on.
+    """A person has switched the endpoint on or off. Why it switched itself off is no longer a problem, and earlier
+    failures no longer count.
     """
     _fares_well(WebhookProgress.objects.filter(pk=endpoint_id))
 

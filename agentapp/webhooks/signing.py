@@ -1,4 +1,4 @@
-"""Signatures as Standard Webhooks has them: HMAC-SHA256 of id, moment and body, with each of an endpoint's secrets."""
+"""Standard Webhooks signatures: HMAC-SHA256 of id, moment and body, with each of an endpoint's secrets."""
 
 import base64
 import binascii
@@ -10,16 +10,16 @@ from agentapp.tools import credentials
 from agentapp.tools.results import ToolError
 
 SECRET_BEGINS = "whsec_"  # noqa: S105
-# Shorter keys can be guessed; the standard names these bounds.
+# Shorter keys can be guessed. The standard sets these bounds.
 _KEY_BYTES = range(24, 65)
 
 
 class NoSecret(Exception):
-    """A secret is not there, or is none. The message names its variable, never what it holds."""
+    """A secret is missing or malformed. The message names its variable, never its value."""
 
 
 def secrets_named(names: Iterable[str]) -> list[str]:
-    """The secrets behind some names, the present one first. Raises NoSecret."""
+    """The secrets behind some names, the current one first. Raises NoSecret."""
     found = []
     for name in filter(None, names):
         try:
@@ -32,7 +32,7 @@ def secrets_named(names: Iterable[str]) -> list[str]:
 
 
 def headers(secrets: Iterable[str], id: str, moment: int, body: bytes) -> dict[str, str]:
-    """What a request carries so that its receiver can tell who sent it, when, and that nothing was changed."""
+    """The headers that prove to the receiver who sent the request, when, and that nothing was changed."""
     signed = f"{id}.{moment}.".encode() + body
     marks = [hmac.digest(_key("", secret), signed, hashlib.sha256) for secret in secrets]
     return {
@@ -49,7 +49,7 @@ def _key(name: str, secret: str) -> bytes:
         key = b""
     if not secret.startswith(SECRET_BEGINS) or len(key) not in _KEY_BYTES:
         raise NoSecret(
-            f"{credentials.PREFIX}{name} is no secret for webhooks: {SECRET_BEGINS} and then {_KEY_BYTES.start} to "
-            f"{_KEY_BYTES.stop - 1} bytes in base64. Nothing was sent."
+            f"{credentials.PREFIX}{name} is not a webhook secret: it must be {SECRET_BEGINS}, then "
+            f"{_KEY_BYTES.start} to {_KEY_BYTES.stop - 1} bytes in base64. Nothing was sent."
         )
     return key

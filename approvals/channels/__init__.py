@@ -1,4 +1,4 @@
-"""How people are told, a file per kind. Rows choose a kind by name; the code behind the name is chosen here."""
+"""How people are told, one file per kind. Rows choose a kind by name; this module maps the name to its code."""
 
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ CHANNELS: dict[str, str] = {
 
 
 def kind_of(name: str) -> type[Channel]:
-    """The class behind a kind. Raises LookupError, naming those there are."""
+    """The class of a kind. Raises LookupError, naming the known kinds."""
     if name not in CHANNELS:
         raise LookupError(f"There is no channel kind {name!r}. Known kinds: {', '.join(sorted(CHANNELS))}.")
     kind: type[Channel] = import_string(CHANNELS[name])
@@ -24,12 +24,12 @@ def kind_of(name: str) -> type[Channel]:
 
 
 def open_channel(row: models.Channel) -> Channel:
-    """The channel a row describes, ready to send. Raises LookupError, or pydantic.ValidationError."""
+    """The channel that a row describes, ready to send. Raises LookupError or pydantic.ValidationError."""
     return make(row.kind, row.config, row.personal)
 
 
 def make(kind: str, config: Any, personal: bool = False) -> Channel:
-    """A channel of this kind, for single people if `personal`.
+    """A channel of this kind, for individual people if `personal`.
 
     Raises LookupError for an unknown kind, pydantic.ValidationError for a bad config.
     """
@@ -38,7 +38,7 @@ def make(kind: str, config: Any, personal: bool = False) -> Channel:
 
 
 def open_editing(row: models.Channel) -> EditingChannel:
-    """The same, of a kind that can change what it has sent: see `edits`."""
+    """The same, for a kind that can change what it has sent: see `edits`."""
     channel = open_channel(row)
     assert channel.edits
     return cast(EditingChannel, channel)

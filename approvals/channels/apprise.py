@@ -1,7 +1,7 @@
-"""Chat and push services, over Apprise: Slack, Teams, Mattermost, Telegram, ntfy and many more.
+"""Chat and push services, through Apprise: Slack, Teams, Mattermost, Telegram, ntfy and many more.
 
-The address of such a service holds a token, so that it is a secret: it stands in the environment, and the row names it.
-Nothing that is said is read as markup: what a service would read is escaped before it gets it.
+A service's address contains a token, so it is a secret: it is kept in the environment, and the row names it. Nothing in
+a message is read as markup: whatever the service would interpret is escaped first.
 """
 
 import re
@@ -13,15 +13,15 @@ from apprise import Apprise, NotifyFormat, NotifyType
 from approvals.channels import credentials
 from approvals.channels.base import ChannelConfig, ChannelError, Message
 
-# Where the address names the person, in a channel for single people.
+# Where the address names the person, in a channel for individual people.
 PERSON = "{to}"
-# Read Markdown in what Apprise hands over as plain text.
+# Services that read Markdown in what Apprise hands over as plain text.
 _MARKDOWN_ALWAYS = frozenset({"Discord", "Fluxer", "Guilded", "Mattermost", "Ryver", "Zulip"})
 _MARKS = re.compile(r"([\\`*_\[\]<>~|])")
 
 
 class AppriseConfig(ChannelConfig):
-    """The credential that holds the service's address, or several with spaces between them."""
+    """The credential that holds the service's address, or several addresses separated by spaces."""
 
     for_people: ClassVar[bool] = True
     credential: credentials.CredentialName
@@ -35,7 +35,7 @@ class AppriseChannel:
         self.config = config
 
     def send(self, message: Message) -> str:
-        """What Apprise says of a failure can quote the address, so that none of it is kept."""
+        """Apprise's error messages can quote the address, so none of them is kept."""
         services = list(self._services(message.to))
         marked = [service for service in services if _reads_markdown(service)]
         plain = [service for service in services if service not in marked]
@@ -43,25 +43,25 @@ class AppriseChannel:
         try:
             taken = [
                 _tell(plain, message.title, words, message.link, NotifyFormat.TEXT),
-                # The link stays as it is: Apprise would escape that, too.
+                # The link stays as it is: Apprise would escape it too.
                 _tell(marked, _literal(message.title), _literal(words), message.link, NotifyFormat.MARKDOWN),
             ]
         except Exception as error:
-            raise ChannelError(f"The service could not be asked ({type(error).__name__}).") from None
+            raise ChannelError(f"The service could not be reached ({type(error).__name__}).") from None
         if not all(taken):
-            raise ChannelError("The service did not take it.")
+            raise ChannelError("The service did not accept the message.")
         return ""
 
     def _services(self, to: str) -> Apprise:
         name = f"{credentials.PREFIX}{self.config.credential}"
         address = credentials.read(self.config.credential)
         if to and PERSON not in address:
-            raise ChannelError(f"{name} has no {PERSON} in its address, so that nobody is named. Nothing was sent.")
+            raise ChannelError(f"{name} has no {PERSON} in its address, so it names nobody. Nothing was sent.")
         if not to and PERSON in address:
-            raise ChannelError(f"{name} holds an address for single people. Nothing was sent.", permanent=True)
+            raise ChannelError(f"{name} holds an address for individual people. Nothing was sent.", permanent=True)
         services = Apprise()
         if not all(services.add(each.replace(PERSON, quote(to, safe=""))) for each in address.split()):
-            raise ChannelError(f"{name} holds no address of a service that Apprise knows. Nothing was sent.")
+            raise ChannelError(f"{name} holds no address that Apprise knows. Nothing was sent.")
         return services
 
 
@@ -70,7 +70,7 @@ def _tell(services: list[Any], title: str, words: str, link: str, format: Notify
         return True
     told = Apprise()
     told.add(services)
-    # A name that looks like an escape is none.
+    # A name that looks like an escape is not one.
     return bool(
         told.notify(
             body=f"{words}\n{link}",
@@ -88,5 +88,5 @@ def _reads_markdown(service: Any) -> bool:
 
 
 def _literal(text: str) -> str:
-    """As Markdown that reads as the text does: without links, styles or HTML, and nobody is called by a name in it."""
+    """The text as Markdown that looks the same: no links, styles or HTML, and no name in it mentions anybody."""
     return _MARKS.sub(r"\\\1", text).replace("@", "@\u200b")

@@ -1,4 +1,4 @@
-"""What a channel is, what it is given to say, and how it says that it could not."""
+"""What a channel is, what it is given to send, and how it reports a failure."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
@@ -17,40 +17,42 @@ class ChannelError(Exception):
 
 
 class ChannelConfig(BaseModel):
-    """What one kind needs to know, as it stands in the row's config. It is read knowing whom the row is for."""
+    """What one kind needs to know, from the row's config. Whether the row is for individual people is known when it is
+    read.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)
     for_people: ClassVar[bool] = False
-    """Whether a channel of this kind can tell single people."""
+    """Whether a channel of this kind can tell individual people."""
 
     @model_validator(mode="after")
     def _is_for_whom_it_can_be(self, info: ValidationInfo) -> Self:
         if is_personal(info) and not self.for_people:
-            raise ValueError("a channel of this kind cannot be for single people")
+            raise ValueError("a channel of this kind cannot be for individual people")
         return self
 
 
 def is_personal(info: ValidationInfo) -> bool:
-    """Whether the row that is read is for single people."""
+    """Whether the row being read is for individual people."""
     return bool((info.context or {}).get("personal"))
 
 
 @dataclass(frozen=True)
 class Message:
-    """What is said of one request: plain text, and a link to the signed-in page. Nothing of it decides."""
+    """What is said about one request: plain text, and a link to the signed-in page. Nothing in it can decide."""
 
     notification: Notification
     title: str
     body: str
     link: str
     became: str = ""
-    """What became of the request since. Empty: it waits, as it did."""
+    """What became of the request since. Empty: it still waits as it did."""
     over: bool = False
-    """Whether it waits no longer, so that the rest of the message is no longer so."""
+    """Whether the request no longer waits, so that the rest of the message is out of date."""
     to: str = ""
-    """The name of the one person it is for, where the channel leads to."""
+    """The name of the single person it is for, where the channel leads."""
     answers: str = ""
-    """By what name the message is known that it comes after. Empty: it is the first, or changes the first."""
+    """The receipt of the message that this one follows. Empty: it is the first, or changes the first."""
 
 
 class Channel(Protocol):
@@ -63,16 +65,16 @@ class Channel(Protocol):
     def __init__(self, config: Any) -> None: ...
 
     def send(self, message: Message) -> str:
-        """Tell people, or raise ChannelError. Returns by what name the message is known there, if by any.
+        """Tell people, or raise ChannelError. Returns the service's name for the message, if it has one.
 
-        May be called again after it did send.
+        May be called again after a successful send.
         """
         ...
 
 
 class EditingChannel(Channel, Protocol):
-    """One that can change what it has sent, as its `edits` says."""
+    """A channel that can change what it has sent, as its `edits` says."""
 
     def edit(self, message: Message, receipt: str) -> None:
-        """Let the message of this receipt say this instead, or raise ChannelError."""
+        """Replace the message with this receipt, or raise ChannelError."""
         ...

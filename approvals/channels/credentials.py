@@ -1,4 +1,4 @@
-"""Secrets of channels: they stand in the environment of the workers or in files it names, and a row names them."""
+"""Secrets of channels: kept in the workers' environment or in files it names. A row gives their names."""
 
 from typing import Annotated
 
@@ -7,13 +7,13 @@ from pydantic import Field
 from approvals.channels.base import ChannelError
 from approvals.referenced import Unreadable, secret
 
-# As the credentials of tools.
+# The same as for the credentials of tools.
 PREFIX = "CREDENTIAL_"
 type CredentialName = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]{0,79}$")]
 
 
 def read(credential: str) -> str:
-    """What the environment holds under this name. Raises ChannelError: a person must set it, and then it is sent."""
+    """The secret with this name. Raises ChannelError if a person must set it first; the message is then sent later."""
     name = f"{PREFIX}{credential}"
     try:
         found = secret(name)

@@ -1,11 +1,11 @@
-"""Mail through Django's mailer. It names the tool and the request, never what the call would do or to whom."""
+"""Mail through Django's mailer. It names the tool and the request, but never what the call would do or to whom."""
 
 from typing import ClassVar, Self
 
 from django.core.validators import validate_email
 from pydantic import Field, field_validator, model_validator
 
-from approvals import claims, mail, outcomes
+from approvals import entitlement, mail, outcomes
 from approvals.channels.base import ChannelConfig, ChannelError, Message
 from approvals.models import Approval
 from approvals.standing import may_decide
@@ -46,7 +46,7 @@ class EmailChannel:
         deciders = _deciders(approval, bool(message.became)) if self.config.deciders else []
         if not self.config.to and not deciders:
             who = "Not sent: nobody else" if message.became else "Nobody"
-            raise ChannelError(f"{who} who may decide this has an address.", permanent=True)
+            raise ChannelError(f"{who} who may decide this has an email address.", permanent=True)
         context = {"approval": approval, "link": message.link, "became": message.became}
         thread = mail.Thread(mail.own_id(message.notification.pk), message.answers, "approval")
         template = "became" if message.became else "approval"
@@ -54,8 +54,8 @@ class EmailChannel:
 
 
 def _deciders(approval: Approval, without_those_who_did: bool) -> list[str]:
-    """The addresses of those who may decide this request now. What somebody decided is no news to them."""
-    users = claims.deciders(approval).exclude(email="").order_by("pk")
+    """The addresses of people who may decide this request now. People are not told of their own decisions."""
+    users = entitlement.deciders_of(approval).exclude(email="").order_by("pk")
     if without_those_who_did:
         users = users.exclude(pk__in=outcomes.deciders(approval))
     return [user.email for user in users if may_decide(user, approval) is None]

@@ -1,4 +1,4 @@
-"""A channel that tells nobody and remembers it: for tests, and for trying a setup without sending."""
+"""A channel that tells nobody and keeps the messages: for tests, and for trying a setup without sending."""
 
 from collections import deque
 from typing import ClassVar, Literal
@@ -6,12 +6,12 @@ from typing import ClassVar, Literal
 from approvals.channels.base import ChannelConfig, ChannelError, Message
 from approvals.models import Notification
 
-# What this process sent last, oldest first.
+# The last messages this process sent, oldest first.
 outbox: deque[Notification] = deque(maxlen=1000)
 
 
 class MemoryConfig(ChannelConfig):
-    """`fails` makes every sending fail, for now or for good."""
+    """`fails` makes every send fail, for now or for good."""
 
     fails: Literal["", "for_now", "for_good"] = ""
 

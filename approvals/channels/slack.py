@@ -1,7 +1,7 @@
-"""Slack, by its own API, so that a message can be changed when its request has been decided.
+"""Slack, through its own API, so that a message can be changed once its request is decided.
 
-Nothing that is said is read as Slack's markup: the blocks are rich text, whose pieces are taken to the letter, and the
-line that is shown where blocks are not has its control characters escaped. The one button is a link.
+Nothing in a message is read as Slack's markup. The blocks are rich text, which Slack takes literally, and the fallback
+line has its control characters escaped. The one button is a link.
 """
 
 import json
@@ -16,10 +16,10 @@ from approvals import certificates
 from approvals.channels import credentials
 from approvals.channels.base import ChannelConfig, ChannelError, Message, is_personal
 
-# What Slack answers when trying again would not help, and what that means.
+# Slack's answers for which trying again would not help, and what they mean.
 _FOR_GOOD = {
     "invalid_auth": "Slack does not know this token.",
-    "not_authed": "Slack got no token.",
+    "not_authed": "Slack received no token.",
     "account_inactive": "The token's account at Slack was removed.",
     "token_revoked": "The token was revoked at Slack.",
     "token_expired": "The token has expired at Slack.",
@@ -28,13 +28,13 @@ _FOR_GOOD = {
     "user_not_found": "Slack has no such person.",
     "not_in_channel": "The app is not in this channel. Invite it there.",
     "is_archived": "The channel is archived at Slack.",
-    "restricted_action": "This workspace lets the app post nothing there.",
+    "restricted_action": "This workspace does not let the app post there.",
     "invalid_blocks": "Slack did not understand the message.",
     "msg_too_long": "The message is too long for Slack.",
-    # The reason to send it is gone.
-    "message_not_found": "Not sent: the message is not there any more.",
-    "cant_update_message": "Not sent: Slack lets nobody change this message.",
-    "edit_window_closed": "Not sent: this workspace lets no message be changed that is so old.",
+    # There is no longer a reason to send it.
+    "message_not_found": "Not sent: the message no longer exists.",
+    "cant_update_message": "Not sent: Slack does not let this message be changed.",
+    "edit_window_closed": "Not sent: this workspace does not let messages this old be changed.",
 }
 _CODE = re.compile(r"[a-z_]{1,60}")
 _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
@@ -44,7 +44,9 @@ _LONGEST_WAIT = 3600
 
 
 class SlackConfig(ChannelConfig):
-    """The credential that holds the app's token (`xoxb-…`), and the channel's id; none where people give their own."""
+    """The credential that holds the app's token (`xoxb-…`), and the channel's id. For a personal channel, people give
+    their own ids.
+    """
 
     for_people: ClassVar[bool] = True
     credential: credentials.CredentialName
@@ -53,7 +55,7 @@ class SlackConfig(ChannelConfig):
     @model_validator(mode="after")
     def _leads_somewhere(self, info: ValidationInfo) -> Self:
         if is_personal(info) and self.channel:
-            raise ValueError("a channel for single people names none itself: leave 'channel' out")
+            raise ValueError("a channel for individual people has no channel of its own: leave 'channel' out")
         if not is_personal(info) and not self.channel:
             raise ValueError("name the id of a channel in 'channel', as in C0123456789")
         return self
@@ -62,7 +64,7 @@ class SlackConfig(ChannelConfig):
 class SlackChannel:
     config_model: ClassVar[type[ChannelConfig]] = SlackConfig
     edits: ClassVar[bool] = True
-    # Where Slack's API is, and how long and how much it may answer.
+    # Where Slack's API is, and how long and how large its answer may be.
     api: ClassVar[str] = "https://slack.com/api"
     answers_within_seconds: ClassVar[float] = 10.0
     max_answer_bytes: ClassVar[int] = 64 * 1024
@@ -73,7 +75,7 @@ class SlackChannel:
     def send(self, message: Message) -> str:
         said = _said(message) | {"channel": message.to or self.config.channel, "unfurl_links": False}
         answer = self._call("chat.postMessage", said | {"unfurl_media": False, "mrkdwn": False})
-        # A message to a person is known by the id of the talk with them, which Slack says here alone.
+        # Only this answer says the id of the conversation with a person, which identifies the message.
         receipt = f"{answer.get('channel')}:{answer.get('ts')}"
         return receipt if re.fullmatch(r"[A-Z0-9]+:[0-9.]+", receipt) and len(receipt) <= 200 else ""
 
@@ -82,7 +84,7 @@ class SlackChannel:
         self._call("chat.update", _said(message) | {"channel": channel, "ts": ts, "parse": "none"})
 
     def _call(self, method: str, content: dict[str, Any]) -> dict[str, Any]:
-        """Ask Slack, and read its answer. Raises ChannelError, which never holds the token."""
+        """Call Slack and read its answer. Raises ChannelError, which never contains the token."""
         token = credentials.read(self.config.credential)
         if not token.isascii() or any(part.isspace() for part in token):
             name = f"{credentials.PREFIX}{self.config.credential}"
@@ -90,19 +92,19 @@ class SlackChannel:
         status, wait, body = self._post(f"{self.api}/{method}", content, token)
         if status == _TOO_MANY:
             seconds = min(int(wait), _LONGEST_WAIT) if wait.isdecimal() else 0
-            raise ChannelError(f"Slack wants fewer messages{f', and none for {seconds} s' if seconds else ''}.")
+            raise ChannelError(f"Slack asks for fewer messages{f', and none for {seconds} s' if seconds else ''}.")
         try:
             answer = json.loads(body)
         except ValueError:
             answer = None
         if status != _OK or not isinstance(answer, dict):
-            raise ChannelError(f"Slack answered {status}, not as its API does.")
+            raise ChannelError(f"Slack answered {status}, which its API never does.")
         if answer.get("ok") is not True:
             raise _refused(answer.get("error"))
         return answer
 
     def _post(self, url: str, content: dict[str, Any], token: str) -> tuple[int, str, bytes]:
-        """The status, how long Slack wants to be left alone, and the body. Nothing is followed."""
+        """The status, how long Slack wants us to wait, and the body. Redirects are not followed."""
         until, found = time.monotonic() + self.answers_within_seconds, b""
         headers = {"Authorization": f"Bearer {token}", "Accept-Encoding": "identity"}
         try:
@@ -123,19 +125,19 @@ class SlackChannel:
                         raise ChannelError(f"Slack took longer than {self.answers_within_seconds:g} s to answer.")
                 return response.status_code, response.headers.get("Retry-After", ""), found
         except httpx2.HTTPError as error:
-            raise ChannelError(f"Slack could not be asked ({type(error).__name__}).") from None
+            raise ChannelError(f"Slack could not be reached ({type(error).__name__}).") from None
 
 
 def _refused(code: Any) -> ChannelError:
     known = code if isinstance(code, str) and _CODE.fullmatch(code) else "no reason"
     if known == "ratelimited":
-        return ChannelError("Slack wants fewer messages.")
+        return ChannelError("Slack asks for fewer messages.")
     words = _FOR_GOOD.get(known)
-    return ChannelError(words or f"Slack did not take it ({known}).", permanent=words is not None)
+    return ChannelError(words or f"Slack did not accept the message ({known}).", permanent=words is not None)
 
 
 def _said(message: Message) -> dict[str, Any]:
-    """The message as blocks, and as the line that is read where there are none."""
+    """The message as blocks, and as the line that is read where blocks are not shown."""
     is_so_no_longer = message.over and not message.answers
     pieces = [_piece(message.title, strike=is_so_no_longer, bold=not is_so_no_longer)]
     if message.became:
@@ -159,6 +161,6 @@ def _said(message: Message) -> dict[str, Any]:
 
 
 def _piece(text: str, **style: bool) -> dict[str, Any]:
-    """To the letter: in rich text nothing is a mention, a link or a style by how it is written."""
+    """Literal text: in rich text, nothing becomes a mention, a link or a style because of how it is written."""
     chosen = {name: True for name, on in style.items() if on}
     return {"type": "text", "text": text[:_MAX_TEXT]} | ({"style": chosen} if chosen else {})

@@ -1,4 +1,4 @@
-"""Questions before a decision: the clock stands until they are answered."""
+"""Questions before a decision: the clock stops until they are answered."""
 
 import uuid
 from collections.abc import Mapping
@@ -9,17 +9,17 @@ from typing import Any
 from django.contrib.auth.models import User
 
 from approvals import approval_events, claims, ledger, people, questions, timing
+from approvals.accepting import no_longer_open
 from approvals.decisions.escalating import note_breach
 from approvals.decisions.rows import locked
 from approvals.digest import as_typed
 from approvals.models import Approval, Notification, Question
 from approvals.sealed import sealed
 from approvals.standing import Refusal, may_decide
-from approvals.verdicts import no_longer_open
 
 
 def ask(approval_id: uuid.UUID, user: User, text: str, within: timedelta) -> Question | Refusal:
-    """Ask before deciding. The first question stops the clock until it is answered, for so long at most."""
+    """Ask before deciding. The first question stops the clock until it is answered, or for this long at most."""
     approval = locked(approval_id)
     if approval is None:
         return Refusal("not_found", "There is no such request.")
@@ -29,8 +29,8 @@ def ask(approval_id: uuid.UUID, user: User, text: str, within: timedelta) -> Que
     if not text.strip():
         return Refusal("message_required", "Write what you want to know.", "text")
     if approval.state == Approval.State.ASKED:
-        return Refusal("already_asked", "A question is open already. Wait for its answer, then ask yours.")
-    now: datetime = approval.db_now  # type: ignore[attr-defined]
+        return Refusal("already_asked", "A question is already open. Wait for its answer, then ask yours.")
+    now: datetime = approval.database_now  # type: ignore[attr-defined]
     stops = not questions.about(approval).exists()
     if stops:
         note_breach(approval, now)
@@ -53,10 +53,10 @@ def answer(
     facts: Mapping[str, Any] = MappingProxyType({}),
     proposed_text: str = "",
 ) -> bool:
-    """Keep the answer to a question, the agent's or a person's; the clock goes on. False: somebody was first.
+    """Keep the answer to a question, the agent's or a person's. The clock runs again. False: somebody was first.
 
-    It says nothing about the request: that waits as before, unless the caller sets it aside for what the agent proposes
-    instead, `proposed_text`. `facts` go into the event.
+    The request waits as before, unless the caller sets it aside for what the agent proposes instead, `proposed_text`.
+    `facts` go into the event.
     """
     question, approval = _asked(question_id)
     words = as_typed(text)[: questions.MAX_ANSWER_CHARS]
@@ -72,7 +72,7 @@ def answer(
 
 
 def go_on(question_id: uuid.UUID, why: str) -> bool:
-    """Wait no longer for an answer; the clock goes on. False: it was answered or closed meanwhile."""
+    """Stop waiting for an answer. The clock runs again. False: the question was answered or closed meanwhile."""
     question, approval = _asked(question_id)
     if question.closed_at is not None:
         return False
@@ -82,7 +82,7 @@ def go_on(question_id: uuid.UUID, why: str) -> bool:
 
 
 def _asked(question_id: uuid.UUID) -> tuple[Question, Approval]:
-    """A question and its request, both as they are now, the request locked."""
+    """A question and its request, both as they are now, with the request locked."""
     about = Question.objects.values_list("approval_id", flat=True).get(pk=question_id)
     approval = locked(about)
     assert approval is not None
@@ -99,9 +99,9 @@ def _wait_again(approval: Approval, question: Question) -> None:
 
 
 def let_clock_go_on(approval: Approval, question: Question) -> None:
-    """Close the question that a request was asked, and let its clock go on. Not saved: the caller moves the request."""
+    """Close a request's open question and let its clock run again. Not saved: the caller moves the request."""
     if questions.stops_clock(question):
-        until = min(approval.db_now, question.answer_by)  # type: ignore[attr-defined]
+        until = min(approval.database_now, question.answer_by)  # type: ignore[attr-defined]
         timing.pause(approval, question.asked_at, until, planned_until=question.answer_by)
         approval.paused_seconds = round((until - question.asked_at).total_seconds())
     questions.close([approval.pk])

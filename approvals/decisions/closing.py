@@ -1,4 +1,4 @@
-"""Requests that end without a decision: expired, withdrawn, superseded; and people who may decide no more."""
+"""Requests that end without a decision (expired, withdrawn, superseded), and people who may no longer decide."""
 
 import uuid
 from collections.abc import Sequence
@@ -25,25 +25,27 @@ def expire(approval_id: uuid.UUID) -> bool:
     questions.close([approval_id])
     tell([approval_id])
     read = Approval.objects.only(*approval_events.ABOUT, "created_at", "paused_seconds")
-    approval = read.annotate(db_now=Now()).get(pk=approval_id)
-    approval_events.record(approval, "expired", {"reason": why, **approval_events.took(approval, approval.db_now)})
+    approval = read.annotate(database_now=Now()).get(pk=approval_id)
+    approval_events.record(
+        approval, "expired", {"reason": why, **approval_events.took(approval, approval.database_now)}
+    )
     return True
 
 
 def lapse(approval_id: uuid.UUID) -> bool:
-    """Let the time of a mocked run's request be up. False: it is of no mocked run, or nobody is to decide it."""
+    """Expire a mocked run's request now. False: its run is not mocked, or it is no longer undecided."""
     waiting = Approval.objects.filter(pk=approval_id, mocked=True, state__in=Approval.UNDECIDED)
     return bool(waiting.update(expires_at=Now())) and expire(approval_id)
 
 
 def ask_again(approval: Approval, actor: str) -> bool:
-    """Set aside a request that nobody decided in time, so that its call asks anew. False: the agent has been told."""
+    """Set aside a request that nobody decided in time, so that its call asks again. False: the agent has been told."""
     untold = Approval.objects.filter(
         pk=approval.pk, state=Approval.State.EXPIRED, decided_at__isnull=True, used_at__isnull=True
     )
     if not close(untold, Approval.State.SUPERSEDED):
         return False
-    # Nobody is told: the request expired, as they know, and they are asked anew.
+    # Nobody is told: they know that the request expired, and they are asked again.
     reason = "no one decided in time, and a person asks again"
     approval_events.record(approval, "superseded", {"reason": reason}, actor)
     return True
@@ -67,7 +69,7 @@ def withdraw(run_id: uuid.UUID, reason: str) -> int:
 
 
 def exclude(run_ids: Sequence[uuid.UUID], user: User) -> None:
-    """Let a person decide nothing more about the requests of some runs, and count nothing they have decided.
+    """Bar a person from deciding the requests of some runs, and stop counting what they have decided.
 
     The caller holds the locks on the runs' rows and records why.
     """
@@ -79,14 +81,14 @@ def exclude(run_ids: Sequence[uuid.UUID], user: User) -> None:
             continue
         theirs = Q(user=user) | Q(on_behalf_of=user)
         counted = approval.decisions.filter(theirs, undone_at__isnull=True).exists()
-        # Whoever is about to act on what they decided finds that the request has changed.
+        # Anyone about to act on their decisions finds that the request has changed.
         Approval.objects.filter(pk=approval.pk).update(
             excluded=[*approval.excluded, user.pk], version=F("version") + int(counted)
         )
 
 
 def supersede(approval: Approval, reason: str) -> bool:
-    """Set an open request aside because what it asked about has changed. A new one takes its place, or none need."""
+    """Set an open request aside because what it asked about has changed. A new one takes its place if needed."""
     states = [*Approval.UNDECIDED, *Approval.DECIDED]
     found = Approval.objects.filter(pk=approval.pk, state__in=states, used_at__isnull=True)
     if not close(found, Approval.State.SUPERSEDED):

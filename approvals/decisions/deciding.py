@@ -1,4 +1,4 @@
-"""Taking what people, or a customer, decide; and taking it back."""
+"""Takes the decisions of people, or of a customer, and takes them back."""
 
 import uuid
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ from django.contrib.auth.models import User
 from django.db.models import Q, UUIDField
 
 from approvals import approval_events, ledger, questions
+from approvals.accepting import Incoming, decision_of, refusal, right_to, says
 from approvals.clock import Now
 from approvals.decisions.asking import let_clock_go_on
 from approvals.decisions.escalating import note_breach
@@ -18,7 +19,6 @@ from approvals.prepared import Given, Prepared
 from approvals.sealed import sealed
 from approvals.signatures import digest_of
 from approvals.standing import Refusal, is_enough, is_rejected, marks_of
-from approvals.verdicts import Verdict, decision_of, refusal, right_to, says
 
 _TAKEN = Prepared(lambda: Decision.objects.select_related("approval").filter(pk=Given("pk", UUIDField())).order_by())
 _ADD = RowInsert(Decision)
@@ -33,26 +33,26 @@ class Taken:
     repeated: bool = False
 
 
-def decide(approval_id: uuid.UUID, verdict: Verdict, use_within: timedelta) -> Taken | Refusal:
-    """Take one person's decision, or a customer's, or say why not. First wins; nothing is changed by a refusal."""
-    repeated = _TAKEN.first(pk=verdict.id)
+def decide(approval_id: uuid.UUID, incoming: Incoming, use_within: timedelta) -> Taken | Refusal:
+    """Take the decision of a person or a customer, or say why not. First wins; a refusal changes nothing."""
+    repeated = _TAKEN.first(pk=incoming.id)
     if repeated is not None:
-        return _repeat(repeated, approval_id, verdict)
-    approval = locked(approval_id, verdict.user)
+        return _repeat(repeated, approval_id, incoming)
+    approval = locked(approval_id, incoming.user)
     if approval is None:
         return Refusal("not_found", "There is no such request.")
-    right = right_to(approval, verdict)
+    right = right_to(approval, incoming)
     if isinstance(right, Refusal):
         return right
-    refused = refusal(approval, verdict, right)
+    refused = refusal(approval, incoming, right)
     if refused:
         return refused
     was_asked = approval.state == Approval.State.ASKED
-    now: datetime = approval.db_now  # type: ignore[attr-defined]
+    now: datetime = approval.database_now  # type: ignore[attr-defined]
     note_breach(approval, now)
-    decision = _record_decision(approval, verdict, right.lender)
+    decision = _record_decision(approval, incoming, right.lender)
     if decision.type in (DecisionType.APPROVE, DecisionType.EDIT):
-        _count_approval(approval, decision, now, use_within, verdict)
+        _count_approval(approval, decision, now, use_within, incoming)
     elif decision.type == DecisionType.RESPOND or is_rejected(approval):
         approval.state = Approval.State.REJECTED if decision.type == DecisionType.REJECT else Approval.State.RESPONDED
         approval.decided_at = now
@@ -64,7 +64,7 @@ def decide(approval_id: uuid.UUID, verdict: Verdict, use_within: timedelta) -> T
     approval.version = approval.version + 1
     write(approval)
     if approval.state not in Approval.UNDECIDED:
-        tell([approval.pk], verdict.user.pk if verdict.user else None)
+        tell([approval.pk], incoming.user.pk if incoming.user else None)
     approval_events.record(
         approval,
         "changed" if approval.state in Approval.UNDECIDED else approval.state,
@@ -79,20 +79,20 @@ def decide(approval_id: uuid.UUID, verdict: Verdict, use_within: timedelta) -> T
             **({"assurance": decision.assurance} if decision.assurance else {}),
             **({"signature": digest_of(decision.signature)} if decision.signature else {}),
             **({"on_behalf_of": ledger.actor_of(right.lender)} if right.lender else {}),
-            **verdict.way,
+            **incoming.way,
             **marks_of(approval),
             **approval_events.took(approval, now),
         },
-        actor=verdict.actor,
+        actor=incoming.actor,
     )
     return Taken(approval, decision)
 
 
 def undo(approval_id: uuid.UUID, user: User) -> Approval | Refusal:
-    """Take back one's own decision: while it is held, or while it waits for other people's.
+    """Take back your own decision, while it is held or while it waits for other people.
 
-    Refused once the worker has acted on it. Without an edit the call stands as it was proposed, and
-    whoever approved the edited one has not approved that. What others have rejected or answered stays so.
+    Refused once the worker has acted on it. Without your edit, the call stands as it was proposed, and people who
+    approved the edited call have not approved that one. Rejections and answers by others stay.
     """
     approval = locked(approval_id)
     if approval is None:
@@ -123,30 +123,30 @@ def undo(approval_id: uuid.UUID, user: User) -> Approval | Refusal:
 
 
 def _is_ended_by_others(approval: Approval, mine: Decision) -> bool:
-    """Whether a rejection or an answer of others has ended the request, and does so without this decision."""
+    """Whether others' rejection or answer has ended the request, and would without this decision."""
     others = approval.decisions.filter(undone_at__isnull=True).exclude(pk=mine.pk)
     if approval.state == Approval.State.RESPONDED:
         return others.filter(type=DecisionType.RESPOND).exists()
-    # It was ended by the rejection that was one too many, so without any of them it would not be; or by a change of the
-    # call, which let those count that there were.
+    # The last rejection needed has ended it, and then it needs each of them; or a change of the call has, by letting
+    # rejections count that did not before.
     ended_it = mine.type == DecisionType.REJECT or mine.decided_at == approval.decided_at
     rejected = approval.state == Approval.State.REJECTED and not ended_it
     return rejected and others.filter(type=DecisionType.REJECT).exists()
 
 
-def _repeat(decision: Decision, approval_id: uuid.UUID, verdict: Verdict) -> Taken | Refusal:
-    if not says(decision, approval_id, verdict):
+def _repeat(decision: Decision, approval_id: uuid.UUID, incoming: Incoming) -> Taken | Refusal:
+    if not says(decision, approval_id, incoming):
         return Refusal("decision_id_reused", "This decision id belongs to another decision; make a new one.")
     return Taken(decision.approval, decision, repeated=True)
 
 
-def _record_decision(approval: Approval, verdict: Verdict, lender: User | None) -> Decision:
-    decision = decision_of(approval, verdict, lender)
-    decision.decided_at = approval.db_now  # type: ignore[attr-defined]
+def _record_decision(approval: Approval, incoming: Incoming, lender: User | None) -> Decision:
+    decision = decision_of(approval, incoming, lender)
+    decision.decided_at = approval.database_now  # type: ignore[attr-defined]
     decision.shown_at = getattr(approval, "shown_to_them", None)
     decision.claimed_at = getattr(approval, "claimed_by_them", None)
     if decision.type == DecisionType.EDIT:
-        # Whoever approved the call as it was has not approved this one.
+        # People who approved the call as it was have not approved this one.
         agreed = approval.decisions.filter(undone_at__isnull=True).exclude(type=DecisionType.REJECT)
         agreed.update(undone_at=Now())
     _ADD([decision])
@@ -154,15 +154,15 @@ def _record_decision(approval: Approval, verdict: Verdict, lender: User | None) 
 
 
 def _count_approval(
-    approval: Approval, decision: Decision, now: datetime, use_within: timedelta, verdict: Verdict
+    approval: Approval, decision: Decision, now: datetime, use_within: timedelta, incoming: Incoming
 ) -> None:
-    """Bind the request to what this person approved, and approve it when enough people have."""
+    """Bind the request to what this person approved, and approve it once enough people have."""
     approval.final_arguments_text = decision.arguments_text
     approval.final_digest = decision.action_digest
     if decision.type == DecisionType.EDIT:
-        approval.final_title, approval.final_preview_text = verdict.edited_title, verdict.edited_preview
+        approval.final_title, approval.final_preview_text = incoming.edited_title, incoming.edited_preview
     if approval.terms and is_rejected(approval):
-        # A change of the call can make rejections count that did not: they end what they would have ended.
+        # A change of the call can make earlier rejections count. They then end the request.
         approval.state = Approval.State.REJECTED
         approval.decided_at = now
         approval.runs_at = now + timedelta(seconds=approval.hold_seconds)

@@ -1,4 +1,4 @@
-"""Taking the words out of requests and decisions, and leaving what they were bound to: digests, times, who decided."""
+"""Erases the words of requests and decisions, and leaves what they were bound to: digests, times, who decided."""
 
 import uuid
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ _NOTHING = "{}"
 
 
 def erase(run_ids: Sequence[uuid.UUID], by: str) -> int:
-    """Take away what the requests of some ended runs say. Returns how many there were.
+    """Erase the words of the requests of some ended runs. Returns how many requests there were.
 
-    The caller holds the runs' locks. Neither digest can be found by trying afterwards: the salt is gone too.
+    The caller holds the runs' locks. Afterwards neither digest can be found by trying: the salt is gone too.
     """
     found = Approval.objects.filter(run_id__in=run_ids, erased_at__isnull=True)
     erased = list(found.values_list("pk", flat=True))

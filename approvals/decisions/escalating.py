@@ -1,4 +1,4 @@
-"""What happens while nobody decides: others may decide as well, people are reminded, a missed target is noted."""
+"""What happens while nobody decides: more people may decide, people are reminded, a missed target is noted."""
 
 import uuid
 from datetime import datetime
@@ -7,20 +7,20 @@ from typing import Any
 from django.contrib.auth.models import Group
 from django.db.models import Q
 
-from approvals import approval_events, claims, people, timing
+from approvals import approval_events, entitlement, people, timing
 from approvals.decisions.rows import locked
 from approvals.models import Approval, Channel, Notification
 
 
 def escalate(approval_id: uuid.UUID) -> bool:
-    """Take the next step of a request, if its moment has come. False: it has not, or somebody was first.
+    """Take the next escalation step of a request, if its time has come. False: it has not, or somebody was first.
 
-    Who may decide becomes more people, and nothing else: how many must, and who must not, stays as it is.
+    Only who may decide grows. How many must, and who must not, stays as it is.
     """
     approval = locked(approval_id)
     if approval is None or not _is_due(approval):
         return False
-    number, now = approval.escalated, approval.db_now  # type: ignore[attr-defined]
+    number, now = approval.escalated, approval.database_now  # type: ignore[attr-defined]
     step = approval.escalation[number]
     step["taken_at"] = now.isoformat()
     approval.escalated = number + 1
@@ -37,18 +37,18 @@ def escalate(approval_id: uuid.UUID) -> bool:
 
 
 def breach(approval_id: uuid.UUID) -> bool:
-    """Note that a request's target has passed without a decision. False: it has not, or that is noted."""
+    """Note that a request's target has passed without a decision. False: it has not, or this is already noted."""
     approval = locked(approval_id)
     if approval is None or approval.state not in Approval.UNDECIDED:
         return False
-    if not note_breach(approval, approval.db_now):  # type: ignore[attr-defined]
+    if not note_breach(approval, approval.database_now):  # type: ignore[attr-defined]
         return False
     approval.save(update_fields=["breached_at"])
     return True
 
 
 def note_breach(approval: Approval, now: datetime) -> bool:
-    """The same for a request that is locked, before something else becomes of it. Not saved."""
+    """The same for a locked request, before anything else happens to it. Not saved."""
     if approval.target_at is None or approval.breached_at is not None or approval.target_at > now:
         return False
     approval.breached_at = now
@@ -57,14 +57,14 @@ def note_breach(approval: Approval, now: datetime) -> bool:
 
 
 def _is_due(approval: Approval) -> bool:
-    now: datetime = approval.db_now  # type: ignore[attr-defined]
+    now: datetime = approval.database_now  # type: ignore[attr-defined]
     waits = approval.state in Approval.UNDECIDED and approval.expires_at > now
     return waits and approval.escalates_at is not None and approval.escalates_at <= now
 
 
 def _remind(approval: Approval, step: dict[str, Any], number: int, now: datetime) -> None:
     decided = approval.decisions.filter(undone_at__isnull=True).values("user")
-    still = claims.deciders(approval).exclude(pk__in=decided)
+    still = entitlement.deciders_of(approval).exclude(pk__in=decided)
     told = people.tell_team(approval, still, Notification.Kind.REMINDED, number)
     every = Q(groups__isnull=True) | Q(groups__in=approval.groups.all())
     _tell_channels(approval, every, Notification.Kind.REMINDED, number, now)
@@ -72,7 +72,7 @@ def _remind(approval: Approval, step: dict[str, Any], number: int, now: datetime
 
 
 def _let_decide(approval: Approval, step: dict[str, Any], number: int, now: datetime) -> None:
-    """Let a group decide as well, and tell it. Where everybody may decide it is only told: a name must not narrow."""
+    """Let a group decide too, and tell it. If everybody may decide, only tell it: a name must not narrow that."""
     group = Group.objects.filter(pk=step.get("group_id") or 0).first()
     if group is None:
         _record(approval, "escalated", step, told=0, reason="there is no such group any more")
@@ -80,7 +80,7 @@ def _let_decide(approval: Approval, step: dict[str, Any], number: int, now: date
     is_added = approval.groups.exists()
     if is_added:
         approval.groups.add(group)
-    able = claims.deciders(approval).filter(groups=group)
+    able = entitlement.deciders_of(approval).filter(groups=group)
     told = people.tell_team(approval, able, Notification.Kind.ESCALATED, number)
     _tell_channels(approval, Q(groups=group), Notification.Kind.ESCALATED, number, now)
     _record(approval, "escalated", step, told=told, added=is_added)

@@ -1,4 +1,4 @@
-"""Asking people: pending requests, with what tells people of them."""
+"""Asks people: pending requests, and the notifications about them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -25,11 +25,11 @@ def request(
     channels: Sequence[Channel] = (),
     audience: Sequence[Mapping[int, people.Ways]] = (),
 ) -> list[Approval]:
-    """Ask people about calls: pending rows, their groups, and a notification for each channel and each of the audience,
-    which is sent once this is committed.
+    """Ask people about calls: pending rows, their groups, and a notification for each channel and for each of the
+    audience, sent after the commit.
 
-    `audience` has the people for each card, and how they are told, as `people.audience` finds them. Nobody is told of
-    a request of a mocked run.
+    `audience` has the people for each card and how to tell them, as `people.audience` finds them. Nobody is told of a
+    mocked run's request.
     """
     approvals = [pending(card, now) for card in cards]
     _name_groups(approvals)
@@ -86,7 +86,7 @@ def _channels_told(approval: Approval, notifications: Iterable[Notification]) ->
 
 
 def _name_groups(approvals: Sequence[Approval]) -> None:
-    """Bind the groups of escalation steps: another group that takes the name later is not the one that was meant."""
+    """Bind escalation steps to their groups: a group given the same name later is a different one."""
     steps = [step for approval in approvals for step in approval.escalation if step["group"]]
     if not steps:
         return
@@ -96,7 +96,7 @@ def _name_groups(approvals: Sequence[Approval]) -> None:
 
 
 def _times_of(approval: Approval) -> dict[str, Any]:
-    """What the record says of the target and the steps, where there are any."""
+    """The facts about the target and the steps, if there are any."""
     found: dict[str, Any] = {}
     if approval.target_at is not None:
         found["target_at"] = approval.target_at.isoformat()

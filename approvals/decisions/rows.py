@@ -1,4 +1,4 @@
-"""What the other files here share: a request, read and locked."""
+"""Shared by the other files here: a request, read and locked."""
 
 import uuid
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _APPROVAL, _DECIDER = Given("approval", UUIDField()), Given("decider", IntegerFi
 
 
 def _locked() -> QuerySet[Approval]:
-    return Approval.objects.select_for_update().annotate(db_now=Now()).filter(pk=_APPROVAL).order_by()
+    return Approval.objects.select_for_update().annotate(database_now=Now()).filter(pk=_APPROVAL).order_by()
 
 
 def _locked_for_decider() -> QuerySet[Approval]:
@@ -35,8 +35,8 @@ def _locked_for_decider() -> QuerySet[Approval]:
 
 
 _LOCKED, _LOCKED_FOR_DECIDER = Prepared(_locked), Prepared(_locked_for_decider)
-# Whoever holds the lock has read all of it, and nobody else has changed any of it since. What people were shown, and
-# the terms they decide under, nobody changes.
+# The lock's holder has read the whole row, and nobody else has changed it since. What people were shown, and the terms
+# they decide under, never change.
 _WRITE = RowUpdate(
     Approval.objects.all,
     [
@@ -48,7 +48,7 @@ _WRITE = RowUpdate(
 
 
 def locked(approval_id: uuid.UUID, decider: User | None = None) -> Approval | None:
-    """A request and the database's time; for somebody who decides, since when they have seen and claimed it, and as
+    """A request and the database's time. For a decider, also since when they have seen and claimed it, and as
     `is_member` whether they are in one of its groups.
     """
     if decider is None:
@@ -57,12 +57,12 @@ def locked(approval_id: uuid.UUID, decider: User | None = None) -> Approval | No
 
 
 def write(approval: Approval) -> None:
-    """Store a request that was read by `locked` and changed in hand."""
+    """Store a request that was read by `locked` and then changed."""
     _WRITE([approval])
 
 
 def close(found: Any, state: str) -> bool:
-    """End requests. One that had ended before keeps how it first did, as an approval that expires unused."""
+    """End requests. One that ended earlier keeps its first ending, as an approval that expires unused does."""
     return bool(
         found.update(
             state=state,
@@ -74,13 +74,13 @@ def close(found: Any, state: str) -> bool:
 
 
 def tell(approval_ids: Sequence[uuid.UUID], actor_id: int | None = None) -> None:
-    """Have those who were told that these requests wait told what has become of them."""
+    """Tell the people who were told of these requests what became of them."""
     if follow_ups.queue(approval_ids, actor_id):
         transaction.on_commit(nudges.nudge, robust=True)
 
 
 def tell_anew(approval_id: uuid.UUID, actor_id: int) -> None:
-    """The same of a request that waits again; and whoever had not been told yet is told that it does."""
+    """The same for a request that waits again. People who had not been told of it yet are told now."""
     if notify.queue_again(approval_id):
         transaction.on_commit(nudges.nudge, robust=True)
     tell([approval_id], actor_id)

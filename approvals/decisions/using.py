@@ -1,4 +1,4 @@
-"""What a decision comes to: it is used for its one call, or has reached the agent."""
+"""What a decision leads to: it is used for its one call, or it has reached the agent."""
 
 from django.db.models import IntegerField, Q, TextField, UUIDField
 
@@ -27,7 +27,7 @@ _CONSUME = PreparedUpdate(
 def consume(approval: Approval) -> bool:
     """Use an approval for the one execution it allows.
 
-    False: it is not approved, not due, too old, used, or its arguments are not those that were approved.
+    False: it is not approved, not due, too old, already used, or its arguments are not those that were approved.
     """
     if not approval.final_digest or approval.final_digest != final_digest(approval):
         return False

@@ -24,7 +24,7 @@ class Migration(migrations.Migration):
     dependencies = [
         ("auth", "0012_alter_user_first_name_max_length"),
         ("contenttypes", "0002_remove_content_type_name"),
-        ("approvals", "0001_squashed_0028_judgements"),
+        ("approvals", "0028_judgements"),
     ]
 
     operations = [

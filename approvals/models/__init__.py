@@ -1,6 +1,6 @@
-"""The tables of approvals, a file per noun. Each has one writer, named in its file.
+"""The tables of approvals, one file per noun. Each table has one writer, named in its file.
 
-What the database can refuse, it refuses: each constraint says in a sentence what it forbids.
+The database refuses what it can: each constraint says in one sentence what it forbids.
 """
 
 from approvals.models.approvals import Approval

@@ -17,8 +17,8 @@ from approvals.snapshots import unseen_in
 class Approval(Noted, models.Model):
     """A request to people about one exact call: what they are shown, and what became of it.
 
-    Everything on the card is frozen here when it is made, so that it can be shown again later
-    whatever has become of the tool, the rule or the data.
+    Everything on the card is frozen here when it is made, so that it can be shown again later, whatever has happened
+    to the tool, the rule or the data.
     """
 
     class State(models.TextChoices):
@@ -38,7 +38,7 @@ class Approval(Noted, models.Model):
         WITHDRAWN = "withdrawn", "Withdrawn"
         SUPERSEDED = "superseded", "Superseded"
 
-    # Somebody's question stops the clock, and nobody from deciding.
+    # A question stops the clock, but stops nobody from deciding.
     UNDECIDED = (State.PENDING, State.ASKED)
     DECIDED = (State.APPROVED, State.REJECTED, State.RESPONDED)
     OPEN = (*UNDECIDED, State.APPROVED)
@@ -58,14 +58,14 @@ class Approval(Noted, models.Model):
     arguments = models.JSONField(default=dict, help_text="For searching only; the text decides.")
     action_digest = models.CharField(max_length=64)
     salt = models.CharField(
-        max_length=32, blank=True, default="", editable=False, help_text="Of its call; part of both digests."
+        max_length=32, blank=True, default="", editable=False, help_text="The salt of its call; part of both digests."
     )
-    final_arguments_text = models.TextField(blank=True, help_text="What will run; differs when a person edited.")
+    final_arguments_text = models.TextField(blank=True, help_text="What will run. It differs if a person changed it.")
     final_digest = models.CharField(max_length=64, blank=True)
     final_title = models.CharField(max_length=300, blank=True)
 
     title = models.CharField(max_length=300)
-    sentence = models.JSONField(default=list, help_text="Pieces of the sentence: text, and whether it is a value.")
+    sentence = models.JSONField(default=list, help_text="Pieces of the sentence: the text, and whether it is a value.")
     effects = models.JSONField(default=list)
     button = models.CharField(max_length=60, blank=True, help_text="The size of the effect, as on the button.")
     locked_fields = models.JSONField(default=list)
@@ -76,56 +76,60 @@ class Approval(Noted, models.Model):
     snapshot_text = models.TextField(blank=True, help_text="The state of the world the decision rests on.")
     preview_text = models.TextField(blank=True, help_text="A dry run of the call, as canonical JSON.")
     plan_text = models.TextField(
-        blank=True, help_text="Of a plan: each of its calls as people are shown it, as canonical JSON."
+        blank=True, help_text="For a plan: each of its calls as people are shown it, as canonical JSON."
     )
-    final_preview_text = models.TextField(blank=True, help_text="The same of the call as a person changed it.")
+    final_preview_text = models.TextField(blank=True, help_text="A dry run of the call as a person changed it.")
     difference = models.JSONField(default=list, help_text="What changed since the request this one replaces.")
     view_digest = models.CharField(max_length=64, help_text="Digest of everything shown.")
 
     rule = models.CharField(max_length=80, blank=True)
-    rule_version = models.PositiveIntegerField(default=0, help_text="That asked. 0: no rule did, or it is not known.")
-    rule_digest = models.CharField(max_length=64, blank=True, help_text="Of the terms of that version.")
+    rule_version = models.PositiveIntegerField(
+        default=0, help_text="The version that asked. 0: no rule asked, or it is not known."
+    )
+    rule_digest = models.CharField(max_length=64, blank=True, help_text="Digest of that version's terms.")
     reason = models.CharField(max_length=500, blank=True)
-    condition = models.TextField(blank=True, help_text="What the rule looks at, as it stood when this was asked.")
-    rule_values = models.JSONField(default=list, help_text="What it found there: [{name, value}].")
+    condition = models.TextField(blank=True, help_text="What the rule looks at, as it was when this was asked.")
+    rule_values = models.JSONField(default=list, help_text="What the rule found there: [{name, value}].")
     risk = models.CharField(max_length=10, choices=Risk, default=Risk.MEDIUM)
-    risk_factors = models.JSONField(default=list, help_text="What speaks for it: [{name, points, words}].")
+    risk_factors = models.JSONField(default=list, help_text="Why the risk is what it is: [{name, points, words}].")
     provenance = models.JSONField(
         default=list, help_text="Where each value came from: [{path, origin, source, step, call, ref, quote, part}]."
     )
     second_look = models.JSONField(
         default=dict,
         blank=True,
-        help_text="What another model said of it: {verdict, why, model}. A claim; it decides nothing.",
+        help_text="What another model said about it: {verdict, why, model}. A claim; it decides nothing.",
     )
     allowed_decisions = models.JSONField(default=every_decision)
     approvals_needed = models.PositiveSmallIntegerField(default=1)
     terms = models.JSONField(
-        default=list, help_text="Thresholds of each rule that asked. Empty: so many people as are needed."
+        default=list, help_text="Thresholds of each rule that asked. Empty: as many people as `approvals_needed` says."
     )
-    about = models.JSONField(default=dict, help_text="What conditions of thresholds look at, besides the arguments.")
+    about = models.JSONField(
+        default=dict, help_text="What the conditions of thresholds look at, besides the arguments."
+    )
     starter = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+"
     )
     starter_excluded = models.BooleanField(default=True)
     excluded = models.JSONField(
         default=list,
-        help_text="Keys of the people who had a hand in the run, as whoever took it over: they decide nothing about "
-        "its calls.",
+        help_text="Keys of the people who had a hand in the run, for example by taking it over: they decide nothing "
+        "about its calls.",
     )
     editor = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+",
-        help_text="Who made these arguments of the model's, on the request this one replaces.",
+        help_text="Who changed the model's arguments into these, on the request this one replaces.",
     )  # fmt: skip
     editor_lender = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False,
-        help_text="Whose right the editor had been lent to do that. None: their own.",
+        help_text="Whose right the editor was lent to do that. None: it was their own.",
     )  # fmt: skip
     assurance_needed = models.CharField(
-        max_length=10, blank=True, choices=Assurance, help_text="How whoever approves it shows who they are."
+        max_length=10, blank=True, choices=Assurance, help_text="How people who approve it show who they are."
     )
     mocked = models.BooleanField(
-        default=False, help_text="Of a mocked run: nobody is asked or told, and an eval says what is decided."
+        default=False, help_text="Part of a mocked run: nobody is asked or told, and an eval says what is decided."
     )
     hold_seconds = models.PositiveSmallIntegerField(default=0)
     on_expiry = models.CharField(max_length=10, choices=Rule.OnExpiry, default=Rule.OnExpiry.REJECT)
@@ -141,30 +145,30 @@ class Approval(Noted, models.Model):
     decided_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True, help_text="When it stopped waiting for people.")
     ended_as = models.CharField(
-        max_length=10, blank=True, choices=Ending, help_text="How it did, whatever became of it afterwards."
+        max_length=10, blank=True, choices=Ending, help_text="How it stopped waiting, whatever happened afterwards."
     )
-    runs_at = models.DateTimeField(null=True, blank=True, help_text="Until then the decision can be undone.")
+    runs_at = models.DateTimeField(null=True, blank=True, help_text="The decision can be undone until then.")
     use_by = models.DateTimeField(null=True, blank=True)
     paused_seconds = models.PositiveIntegerField(default=0, help_text="How long questions have stopped its clock.")
-    business_hours = models.BooleanField(default=False, help_text="Its clock counts business time only.")
+    business_hours = models.BooleanField(default=False, help_text="Its clock counts only business time.")
     expires_seconds = models.PositiveIntegerField(null=True, blank=True, help_text="How long its clock runs.")
     escalation = models.JSONField(
         default=list,
         blank=True,
-        help_text="The rule's steps, with their moments: [{after, group, group_id, remind, at, taken_at}].",
+        help_text="The rule's steps, with their times: [{after, group, group_id, remind, at, taken_at}].",
     )
     escalated = models.PositiveSmallIntegerField(default=0, help_text="How many of these steps have been taken.")
     escalates_at = models.DateTimeField(null=True, blank=True, help_text="When the next step is taken.")
     target_seconds = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Within which time of its clock somebody should decide."
+        null=True, blank=True, help_text="How long somebody should take to decide, by its clock."
     )
     target_at = models.DateTimeField(null=True, blank=True)
     breached_at = models.DateTimeField(
-        null=True, blank=True, help_text="When it was noticed that nobody had decided by the target."
+        null=True, blank=True, help_text="When it was found that nobody had decided by the target."
     )
     used_at = models.DateTimeField(null=True, blank=True, help_text="When the decision took effect.")
-    erased_at = models.DateTimeField(null=True, blank=True, help_text="When its words were taken away.")
-    erased_by = models.CharField(max_length=200, blank=True, help_text="Who did, or that retention did.")
+    erased_at = models.DateTimeField(null=True, blank=True, help_text="When its words were erased.")
+    erased_by = models.CharField(max_length=200, blank=True, help_text="Who erased them, or that retention did.")
 
     class Meta:
         ordering = ["-created_at"]
@@ -197,43 +201,43 @@ class Approval(Noted, models.Model):
                 fields=["execution_id"],
                 condition=Q(state__in=["pending", "asked", "approved"]),
                 name="approval_one_open_per_call",
-                violation_error_message="A call has one open approval at most.",
+                violation_error_message="A call can have at most one open approval.",
             ),
             models.CheckConstraint(
                 condition=~Q(state__in=["approved", "used"])
                 | Q(decided_at__isnull=False, runs_at__isnull=False, use_by__isnull=False) & ~Q(final_digest=""),
                 name="approval_approved_is_bound",
-                violation_error_message="An approved request is bound to exact arguments and a time.",
+                violation_error_message="An approved request must be bound to exact arguments and a time.",
             ),
             models.CheckConstraint(
                 condition=~Q(state__in=["rejected", "responded"]) | Q(decided_at__isnull=False, runs_at__isnull=False),
                 name="approval_decided_has_times",
-                violation_error_message="A decided request says when it was decided and when that takes effect.",
+                violation_error_message="A decided request must say when it was decided and when that takes effect.",
             ),
             models.CheckConstraint(
                 condition=~Q(state="used") | Q(used_at__isnull=False),
                 name="approval_used_has_time",
-                violation_error_message="A used approval says when it was used.",
+                violation_error_message="A used approval must say when it was used.",
             ),
             models.CheckConstraint(
                 condition=~Q(state__in=["pending", "asked"]) | Q(used_at__isnull=True),
                 name="approval_pending_is_unused",
-                violation_error_message="A pending request has not been used.",
+                violation_error_message="A pending request cannot have been used.",
             ),
             models.CheckConstraint(
                 condition=~Q(state__in=["pending", "asked"]) | Q(ended_at__isnull=True),
                 name="approval_waiting_has_not_ended",
-                violation_error_message="A request that waits has not ended.",
+                violation_error_message="A request that waits cannot have ended.",
             ),
             models.CheckConstraint(
                 condition=Q(on_expiry__in=["reject", "stop"]),
                 name="approval_expiry_never_approves",
-                violation_error_message="What nobody decided in time is rejected. It is never approved.",
+                violation_error_message="A request that nobody decided in time is rejected. It is never approved.",
             ),
             models.CheckConstraint(
                 condition=Q(plan_text="") | Q(kind="plan"),
                 name="approval_plan_says_so",
-                violation_error_message="Only a plan has planned calls.",
+                violation_error_message="Only a plan can have planned calls.",
             ),
             models.CheckConstraint(
                 condition=Q(breached_at__isnull=True) | Q(target_at__isnull=False),
@@ -243,12 +247,12 @@ class Approval(Noted, models.Model):
             models.CheckConstraint(
                 condition=Q(assurance_needed="") | Q(assurance_needed__in=Assurance.values) & ~Q(kind="confirmation"),
                 name="approval_assurance_of_people",
-                violation_error_message="What people show to approve is a level that there is; customers show none.",
+                violation_error_message="The assurance must be a known level; customers show none.",
             ),
             models.CheckConstraint(
                 condition=~Q(risk="critical") | Q(kind="confirmation") | ~Q(assurance_needed=""),
                 name="approval_critical_asks_assurance",
-                violation_error_message="What is critical is approved by somebody who shows who they are.",
+                violation_error_message="People who approve a critical request must show who they are.",
             ),
         ]
 
@@ -257,7 +261,7 @@ class Approval(Noted, models.Model):
 
     @property
     def reference(self) -> str:
-        """A short name for people, as in APR-7F3K. Taken from the random end of the key."""
+        """A short name for people, such as APR-7F3K, taken from the random end of the key."""
         return f"APR-{self.id.hex[-6:].upper()}"
 
     @property
@@ -274,17 +278,17 @@ class Approval(Noted, models.Model):
 
     @property
     def is_proposed_anew(self) -> bool:
-        """Whether the agent asks for other arguments than on the request this one replaces."""
+        """Whether the agent asks for different arguments from those on the request this one replaces."""
         return any(line.get("of") == "arguments" for line in self.difference)
 
     @property
     def is_tried_again(self) -> bool:
-        """Whether its call was begun under the request this one replaces, and nobody knew what came of it."""
+        """Whether its call was begun under the request this one replaces, and nobody knew the outcome."""
         return self.supersedes is not None and self.supersedes.state == self.State.USED
 
     @property
     def why_unseen(self) -> list[str]:
-        """Why a state that the decision rests on could not be looked up. Empty: it was, or the tool names none."""
+        """Why the state that the decision rests on could not be looked up. Empty: it was, or the tool names none."""
         found = unseen_in(self.snapshot_text)
         return [blotted(why, lens.values_of(self.__dict__, self.secret_fields)) for why in found]
 
@@ -294,11 +298,11 @@ class Approval(Noted, models.Model):
         return self.final_preview_text if self.is_edited else self.preview_text
 
     TELLS_OF_EDITS = ("arguments_text", "final_arguments_text", "erased_at", "action_digest", "final_digest")
-    """What `is_edited` rests on, for who reads no more than that."""
+    """The columns that `is_edited` needs, for queries that read no more than that."""
 
     @property
     def is_edited(self) -> bool:
         if self.erased_at is not None:
-            # Both are gone. What they were bound to is there.
+            # Both texts are gone. The digests that bind them are still there.
             return bool(self.final_arguments_text) and self.final_digest != self.action_digest
         return bool(self.final_arguments_text) and self.final_arguments_text != self.arguments_text

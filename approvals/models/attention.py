@@ -1,4 +1,4 @@
-"""Who is looking after which request: claims, snoozes, presence, absence. None of it gives or takes a right."""
+"""Who looks after which request: claims, snoozes, presence, absence. None of it gives or takes away a right."""
 
 from django.conf import settings
 from django.contrib.auth.models import Group
@@ -10,9 +10,9 @@ from approvals.models.approvals import Approval
 
 
 class Claim(models.Model):
-    """Who deals with a request: a person for as long as their lease, or whom it was handed to. Written by `claims`.
+    """Who deals with a request: a person until their lease ends, or whom it was handed to. Written by `claims`.
 
-    It is advice to everybody else. Whoever may decide may still decide.
+    It only advises everybody else. Everybody who may decide may still decide.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -22,12 +22,12 @@ class Claim(models.Model):
     )
     group = models.ForeignKey(Group, null=True, blank=True, on_delete=models.CASCADE, related_name="claims")
     until = models.DateTimeField(
-        null=True, blank=True, help_text="When the lease runs out. Empty: it was handed over, and stays."
+        null=True, blank=True, help_text="When the lease ends. Empty: it was handed over, and stays."
     )
     handed_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
-    note = models.CharField(max_length=300, blank=True, help_text="What who handed it over wants to be known.")
+    note = models.CharField(max_length=300, blank=True, help_text="A note from the person who handed it over.")
     claimed_at = models.DateTimeField()
 
     class Meta:
@@ -36,12 +36,12 @@ class Claim(models.Model):
             models.CheckConstraint(
                 condition=Q(user__isnull=False, group__isnull=True) | Q(user__isnull=True, group__isnull=False),
                 name="claim_is_somebodys",
-                violation_error_message="A claim is that of one person or one group.",
+                violation_error_message="A claim must belong to one person or one group.",
             ),
             models.CheckConstraint(
                 condition=Q(until__isnull=False) | Q(handed_by__isnull=False),
                 name="claim_ends_or_was_handed",
-                violation_error_message="A claim of one's own runs out; only what was handed over stays.",
+                violation_error_message="A claim must end, unless the request was handed over.",
             ),
         ]
 
@@ -72,7 +72,7 @@ class Snooze(models.Model):
 
 
 class Viewer(models.Model):
-    """Who has a request open, as their page last said. Written by `presence`; old rows mean nothing."""
+    """Who has a request open, as their page last reported. Written by `presence`; old rows mean nothing."""
 
     class Doing(models.TextChoices):
         VIEWING = "viewing", "Viewing"
@@ -101,7 +101,7 @@ class Viewer(models.Model):
 
 
 class Absence(models.Model):
-    """Who looks after a person's queue while they are away. It hands on work, not rights. Written by `absences`."""
+    """Who looks after a person's queue while they are away. It passes on work, not rights. Written by `absences`."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="absence")
@@ -115,12 +115,12 @@ class Absence(models.Model):
             models.CheckConstraint(
                 condition=~Q(user=F("deputy")),
                 name="absence_has_another",
-                violation_error_message="Nobody stands in for themselves.",
+                violation_error_message="Nobody can stand in for themselves.",
             ),
             models.CheckConstraint(
                 condition=Q(until__gt=F("since")),
                 name="absence_ends_after_it_begins",
-                violation_error_message="An absence ends after it begins.",
+                violation_error_message="An absence must end after it begins.",
             ),
         ]
 

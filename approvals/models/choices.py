@@ -18,7 +18,7 @@ class Risk(models.TextChoices):
 
 
 HIGH_RISKS = (Risk.HIGH, Risk.CRITICAL)
-"""Where one careless approval would cost much: more is asked of who approves."""
+"""Where one careless approval could be costly: more is asked of the people who approve."""
 
 
 class Verdict(models.TextChoices):
@@ -39,11 +39,11 @@ class ApprovalKind(models.TextChoices):
 
 
 class Assurance(models.TextChoices):
-    """How sure one is of who approves. Empty, where it may be: nothing is asked."""
+    """How people who approve show who they are. If a field may be empty, empty asks for nothing."""
 
-    PASSWORD = "password", "A sign-in of the last five minutes"
-    TOTP = "totp", "A second step of the last five minutes"
-    PASSKEY = "passkey", "A passkey, shown in the last five minutes"
+    PASSWORD = "password", "A sign-in within the last five minutes"
+    TOTP = "totp", "A second step within the last five minutes"
+    PASSKEY = "passkey", "A passkey, used within the last five minutes"
     SIGNED = "signed", "A passkey that signs this very decision"
 
 

@@ -10,7 +10,7 @@ from approvals.ids import uuid7
 
 
 class Event(models.Model):
-    """One fact in the ledger, chained to the one before. The database refuses update and delete."""
+    """One fact in the ledger, chained to the one before. The database refuses updates and deletes."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     chain = models.CharField(max_length=60)
@@ -19,7 +19,7 @@ class Event(models.Model):
     run_id = models.UUIDField(null=True, blank=True)
     actor = models.CharField(max_length=200)
     at = models.DateTimeField()
-    # Who it was, without name and way, and what it is about, as the body says: events are found by these.
+    # Events are found by these. They repeat what the body says: who it was, without name and channel, and what about.
     actor_key = models.CharField(max_length=200, default="", editable=False)
     approval_id = models.UUIDField(null=True, blank=True)
     execution_id = models.UUIDField(null=True, blank=True)
@@ -48,7 +48,7 @@ class Event(models.Model):
             models.UniqueConstraint(
                 fields=["chain", "seq"],
                 name="event_one_per_place",
-                violation_error_message="Two events cannot stand at one place of a chain.",
+                violation_error_message="Two events cannot have the same place in a chain.",
             )
         ]
 

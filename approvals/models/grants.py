@@ -12,27 +12,27 @@ from approvals.models.choices import EffectClass, Risk
 
 
 class Grant(models.Model):
-    """A person's "allow calls like this for a while": one tool, one agent, bounds of the arguments, an end.
+    """A person's "allow calls like this for a while": one tool, one agent, bounds on the arguments, an end.
 
-    It stands in the place of a person who is asked, never in that of a rule that forbids.
+    It takes the place of a person who would be asked. It never overrides a rule that forbids.
     """
 
-    # What can be put right. What cannot be taken back is decided each time.
+    # Only what can be put right. What cannot be taken back is decided each time.
     EFFECT_CLASSES = (EffectClass.REVERSIBLE, EffectClass.COMPENSABLE)
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     approval = models.ForeignKey(
-        Approval, on_delete=models.PROTECT, related_name="grants", help_text="The request it was made from."
+        Approval, on_delete=models.PROTECT, related_name="grants", help_text="The request that it was made from."
     )
     tool = models.CharField(max_length=120)
-    tool_version = models.CharField(max_length=64, help_text="When the tool changes, the grant is void.")
+    tool_version = models.CharField(max_length=64, help_text="If the tool changes, the grant is void.")
     effect_class = models.CharField(
-        max_length=20, choices=EffectClass, help_text="When an admin says otherwise of the tool, the grant is void."
+        max_length=20, choices=EffectClass, help_text="If an admin changes the tool's effect class, the grant is void."
     )
     agent = models.CharField(max_length=80)
-    risk = models.CharField(max_length=10, choices=Risk, help_text="A call of more risk asks.")
+    risk = models.CharField(max_length=10, choices=Risk, help_text="A call of higher risk asks.")
     constraints = models.JSONField(
-        default=list, help_text="For each argument what it may be: [{name, rule: is, at_most or any, value}]."
+        default=list, help_text="What each argument may be: [{name, rule: is, at_most or any, value}]."
     )
     reason = models.CharField(max_length=500)
     made_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
@@ -54,33 +54,33 @@ class Grant(models.Model):
             models.CheckConstraint(
                 condition=Q(effect_class__in=["reversible", "compensable"]),
                 name="grant_can_be_put_right",
-                violation_error_message="Only calls that can be undone or made good are granted.",
+                violation_error_message="Only calls that can be undone or made good can be granted.",
             ),
             models.CheckConstraint(
                 condition=~Q(risk="critical"),
                 name="grant_is_not_critical",
-                violation_error_message="A critical call is decided each time.",
+                violation_error_message="A critical call must be decided each time.",
             ),
             models.CheckConstraint(
                 condition=~Q(tool="") & ~Q(tool_version="") & ~Q(agent="") & ~Q(reason=""),
                 name="grant_is_exact",
-                violation_error_message="A grant names one tool, its version, one agent, and why.",
+                violation_error_message="A grant must name one tool, its version, one agent and a reason.",
             ),
             models.CheckConstraint(
                 condition=Q(expires_at__gt=F("made_at")),
                 name="grant_ends",
-                violation_error_message="A grant ends after it was made.",
+                violation_error_message="A grant must end after it was made.",
             ),
             models.CheckConstraint(
                 condition=Q(max_hits__isnull=True) | Q(max_hits__gte=1, hits__lte=F("max_hits")),
                 name="grant_within_its_hits",
-                violation_error_message="A grant allows no more calls than it says.",
+                violation_error_message="A grant cannot allow more calls than it says.",
             ),
             models.CheckConstraint(
                 condition=Q(revoked_at__isnull=True, revoked_by__isnull=True, revoked_why="")
                 | Q(revoked_at__isnull=False, revoked_by__isnull=False) & ~Q(revoked_why=""),
                 name="grant_revoked_by_somebody",
-                violation_error_message="A revoked grant says who revoked it, when and why.",
+                violation_error_message="A revoked grant must say who revoked it, when and why.",
             ),
         ]
 
@@ -89,12 +89,12 @@ class Grant(models.Model):
 
     @property
     def reference(self) -> str:
-        """A short name for people, as in GRT-7F3K2A. Taken from the random end of the key."""
+        """A short name for people, such as GRT-7F3K2A, taken from the random end of the key."""
         return f"GRT-{self.id.hex[-6:].upper()}"
 
 
 class GrantLimit(models.Model):
-    """How much all calls under a grant may come to together, and what they have come to."""
+    """The most that all calls under a grant may add up to, and what they have added up to so far."""
 
     class Kind(models.TextChoices):
         SUM = "sum", "Sum of an argument"
@@ -103,7 +103,7 @@ class GrantLimit(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     grant = models.ForeignKey(Grant, on_delete=models.CASCADE, related_name="limits")
     kind = models.CharField(max_length=5, choices=Kind)
-    name = models.CharField(max_length=120, help_text="The argument, or what the tool counts, as in recipients.")
+    name = models.CharField(max_length=120, help_text="The argument, or what the tool counts, for example recipients.")
     most = models.DecimalField(max_digits=18, decimal_places=4)
     used = models.DecimalField(max_digits=18, decimal_places=4, default=Decimal(0))
 
@@ -113,12 +113,12 @@ class GrantLimit(models.Model):
             models.UniqueConstraint(
                 fields=["grant", "kind", "name"],
                 name="grantlimit_one_per_thing",
-                violation_error_message="A grant limits each thing once.",
+                violation_error_message="A grant can limit each thing only once.",
             ),
             models.CheckConstraint(
                 condition=Q(most__gt=0, used__gte=0, used__lte=F("most")),
                 name="grantlimit_is_kept",
-                violation_error_message="Calls under a grant come to no more than it says.",
+                violation_error_message="Calls under a grant cannot add up to more than it says.",
             ),
         ]
 

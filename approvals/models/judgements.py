@@ -1,4 +1,4 @@
-"""What was said afterwards of decisions. Written by `judgements`."""
+"""How decisions were judged afterwards. Written by `judgements`."""
 
 from django.conf import settings
 from django.db import models
@@ -11,7 +11,7 @@ from approvals.sealed import new_salt
 
 
 class Judgement(models.Model):
-    """What somebody who manages says of a decision that was made. A later one counts instead of it, and both stay."""
+    """What a manager says about a decision afterwards. A later judgement counts instead of an earlier; both stay."""
 
     class Mark(models.TextChoices):
         GOOD = "good", "Good"
@@ -25,10 +25,10 @@ class Judgement(models.Model):
     mark = models.CharField(max_length=7, choices=Mark)
     reason = models.TextField()
     salt = models.CharField(
-        max_length=32, blank=True, default=new_salt, editable=False, help_text="Of what the ledger says of its reason."
+        max_length=32, blank=True, default=new_salt, editable=False, help_text="For the ledger's digest of its reason."
     )
     judge = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
-    event = models.UUIDField(null=True, db_index=True, help_text="The event that tells of the decision.")
+    event = models.UUIDField(null=True, db_index=True, help_text="The event that records the decision.")
     at = models.DateTimeField()
 
     class Meta:
@@ -38,17 +38,17 @@ class Judgement(models.Model):
             models.UniqueConstraint(
                 fields=["decision", "number"],
                 name="judgement_one_counts",
-                violation_error_message="Of the judgements of a decision one is the last.",
+                violation_error_message="Only one judgement of a decision can be the last.",
             ),
             models.CheckConstraint(
                 condition=Q(mark__in=["good", "wrong", "harmful"]),
                 name="judgement_mark_is_known",
-                violation_error_message="A decision was good, wrong or harmful.",
+                violation_error_message="A decision can be judged good, wrong or harmful.",
             ),
             models.CheckConstraint(
                 condition=~Q(reason=""),
                 name="judgement_has_reason",
-                violation_error_message="A judgement says why.",
+                violation_error_message="A judgement must say why.",
             ),
         ]
 
@@ -57,6 +57,6 @@ class Judgement(models.Model):
 
     @classmethod
     def that_count(cls) -> QuerySet["Judgement"]:
-        """Of each judged decision the last judgement."""
+        """The last judgement of each judged decision."""
         later = cls._default_manager.filter(decision=OuterRef("decision"), number__gt=OuterRef("number"))
         return cls._default_manager.filter(~Exists(later))

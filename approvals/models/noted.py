@@ -1,4 +1,4 @@
-"""Rows that hold what is marked as personal: whoever is answered from them is told no more than they may see."""
+"""Rows that hold fields marked as personal: answers made from them tell people no more than they may see."""
 
 from collections.abc import Collection
 from typing import Any, ClassVar, Self
@@ -7,7 +7,7 @@ from approvals import lens
 
 
 class Noted:
-    """What is read while somebody is answered is known to their lens, and which run it belongs to."""
+    """Tells the lens of the person being answered which rows were read, and which run each belongs to."""
 
     column_of_run: ClassVar[str] = "run_id"
 

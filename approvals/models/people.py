@@ -1,4 +1,4 @@
-"""What people give each other about requests: the right to decide, lent for a time; and words.
+"""What people give each other about requests: the right to decide, lent for a time, and comments.
 
 `delegations` writes the first, `comments` the second.
 """
@@ -17,15 +17,17 @@ from approvals.sealed import new_salt
 class Delegation(models.Model):
     """The right of one person to decide for their groups, lent to another for a time. Written by `delegations`.
 
-    It lends what the groups may decide, never the right to decide itself, and never what was lent. It counts
+    It lends what the groups may decide, never the right to decide itself, and never what was itself lent. It counts
     while its lender is active, may decide, and is in the group.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     lender = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="delegations")
     deputy = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="lent_delegations")
-    groups = models.ManyToManyField(Group, help_text="Whose requests the deputy decides. Without any: none.")
-    tools = models.JSONField(default=list, blank=True, help_text="Names of the tools it is about. Empty: every tool.")
+    groups = models.ManyToManyField(
+        Group, help_text="The groups whose requests the deputy decides. None chosen: no requests."
+    )
+    tools = models.JSONField(default=list, blank=True, help_text="Names of the tools it covers. Empty: every tool.")
     highest_risk = models.CharField(max_length=10, choices=Risk, default=Risk.HIGH)
     since = models.DateTimeField()
     until = models.DateTimeField()
@@ -43,17 +45,17 @@ class Delegation(models.Model):
             models.CheckConstraint(
                 condition=~Q(lender=F("deputy")),
                 name="delegation_has_another",
-                violation_error_message="Nobody lends a right to themselves.",
+                violation_error_message="Nobody can lend a right to themselves.",
             ),
             models.CheckConstraint(
                 condition=Q(until__gt=F("since")),
                 name="delegation_ends_after_it_begins",
-                violation_error_message="A delegation ends after it begins.",
+                violation_error_message="A delegation must end after it begins.",
             ),
             models.CheckConstraint(
                 condition=Q(highest_risk__in=[Risk.LOW, Risk.MEDIUM, Risk.HIGH]),
                 name="delegation_never_critical",
-                violation_error_message="What is critical is decided by those whose right it is.",
+                violation_error_message="The right to decide critical requests cannot be lent.",
             ),
         ]
 
@@ -62,9 +64,9 @@ class Delegation(models.Model):
 
 
 class Comment(models.Model):
-    """What somebody wrote to their colleagues about a request. It stays as it is. Written by `comments`.
+    """What somebody wrote to their colleagues about a request. It never changes. Written by `comments`.
 
-    It is for people alone: no model reads it, and no decision rests on it.
+    It is only for people: no model reads it, and no decision rests on it.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -72,7 +74,7 @@ class Comment(models.Model):
     author = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     text = models.TextField()
     salt = models.CharField(
-        max_length=32, blank=True, default=new_salt, editable=False, help_text="Of what the ledger says of its words."
+        max_length=32, blank=True, default=new_salt, editable=False, help_text="For the ledger's digests of its words."
     )
     at = models.DateTimeField()
 
@@ -82,7 +84,7 @@ class Comment(models.Model):
             models.CheckConstraint(
                 condition=~Q(text=""),
                 name="comment_says_something",
-                violation_error_message="A comment has words.",
+                violation_error_message="A comment cannot be empty.",
             )
         ]
 

@@ -1,6 +1,6 @@
-"""What makes the ledger provable: where chains end, what was signed about them, and who looked whether it holds.
+"""What makes the ledger provable: where chains end, what was signed about them, and the checks whether it holds.
 
-ChainHead is written by `ledger` and, as to what is covered, by `proof.checkpoints`; the keys, checkpoints and leaves by
+ChainHead is written by `ledger`, and its coverage by `proof.checkpoints`; the keys, checkpoints and leaves by
 `proof.checkpoints`, Anchor by `proof.anchors`, Verification by `proof.verifying`.
 """
 
@@ -12,7 +12,7 @@ from approvals.ids import uuid7
 
 
 class ChainHead(models.Model):
-    """The last event of a chain. It only moves forward; the database refuses to let it do anything else."""
+    """The last event of a chain. It only moves forward; the database refuses anything else."""
 
     chain = models.CharField(max_length=60, primary_key=True)
     seq = models.PositiveIntegerField()
@@ -22,7 +22,7 @@ class ChainHead(models.Model):
 
     class Meta:
         ordering = ["chain"]
-        # Not over seq, which changes with each event: a row whose indexed columns stay can be updated in its place.
+        # Not over seq, which changes with each event: a row whose indexed columns do not change is updated in place.
         indexes = [models.Index(fields=["chain"], condition=Q(uncovered=True), name="chainhead_uncovered")]
 
     def __str__(self) -> str:
@@ -30,14 +30,16 @@ class ChainHead(models.Model):
 
 
 class LedgerKey(models.Model):
-    """A public key that checkpoints are signed with, and what its owner said when it came."""
+    """A public key that checkpoints are signed with, and the statement made when it was introduced."""
 
     key_id = models.CharField(max_length=64, primary_key=True)
     public_key = models.CharField(max_length=44)
     number = models.PositiveIntegerField(unique=True)
     statement = models.TextField(help_text="That this key follows the one before, as canonical JSON.")
     signature = models.CharField(max_length=88, help_text="Of the statement, by this key.")
-    endorsement = models.CharField(max_length=88, blank=True, help_text="The same by the key before, if it was there.")
+    endorsement = models.CharField(
+        max_length=88, blank=True, help_text="The same by the key before, if it was available."
+    )
     introduced_at = models.DateTimeField()
 
     class Meta:
@@ -66,7 +68,7 @@ class Checkpoint(models.Model):
 
 
 class CheckpointLeaf(models.Model):
-    """What one checkpoint covers of one chain: the events `first` to `last`, under a root of their own."""
+    """What one checkpoint covers of one chain: the events `first` to `last`, under their own root."""
 
     checkpoint = models.ForeignKey(Checkpoint, on_delete=models.PROTECT, related_name="leaves")
     position = models.PositiveIntegerField()
@@ -89,7 +91,7 @@ class CheckpointLeaf(models.Model):
 
 
 class Anchor(models.Model):
-    """How far one place outside of the database knows the checkpoints."""
+    """How far one place outside the database knows the checkpoints."""
 
     class Target(models.TextChoices):
         FILE = "file", "File"
@@ -98,8 +100,8 @@ class Anchor(models.Model):
     target = models.CharField(max_length=4, choices=Target, primary_key=True)
     reached = models.PositiveBigIntegerField(default=0)
     reached_at = models.DateTimeField(null=True, blank=True)
-    attempts = models.PositiveIntegerField(default=0, help_text="In a row that failed.")
-    next_at = models.DateTimeField(null=True, blank=True, help_text="Before then it is not tried again.")
+    attempts = models.PositiveIntegerField(default=0, help_text="Failed attempts in a row.")
+    next_at = models.DateTimeField(null=True, blank=True, help_text="It is not tried again before then.")
     failing_since = models.DateTimeField(null=True, blank=True)
     problem = models.CharField(max_length=500, blank=True)
 
@@ -108,7 +110,7 @@ class Anchor(models.Model):
 
 
 class Verification(models.Model):
-    """One look at whether the ledger holds, in slices: what a worker that dies leaves, another goes on with."""
+    """One check whether the ledger holds, in slices: if a worker dies, another goes on from there."""
 
     class State(models.TextChoices):
         RUNNING = "running", "Running"
@@ -117,22 +119,24 @@ class Verification(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     state = models.CharField(max_length=7, choices=State, default=State.RUNNING)
     chain = models.CharField(max_length=60, blank=True, help_text="Only this chain. Empty: every one.")
-    since = models.DateTimeField(null=True, blank=True, help_text="Only chains that something happened in since then.")
+    since = models.DateTimeField(
+        null=True, blank=True, help_text="Only chains in which something has happened since then."
+    )
     until = models.DateTimeField(null=True, blank=True, help_text="And before then.")
     started_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
     started_at = models.DateTimeField()
-    seen_at = models.DateTimeField(help_text="When a worker last said how far it is.")
+    seen_at = models.DateTimeField(help_text="When a worker last reported its progress.")
     finished_at = models.DateTimeField(null=True, blank=True)
     claimed_until = models.DateTimeField(null=True, blank=True)
     cursor = models.JSONField(default=dict, blank=True, help_text="Where to go on.")
-    events_total = models.PositiveBigIntegerField(default=0, help_text="About how many events there are to look at.")
+    events_total = models.PositiveBigIntegerField(default=0, help_text="Roughly how many events there are to look at.")
     events = models.PositiveBigIntegerField(default=0, help_text="How many hold.")
     checkpoints = models.PositiveBigIntegerField(default=0, help_text="How many hold.")
     signed = models.PositiveBigIntegerField(default=0, help_text="How many signed decisions hold.")
     holds = models.BooleanField(null=True, blank=True)
-    broken = models.JSONField(null=True, blank=True, help_text="The first that does not hold, with its neighbours.")
+    broken = models.JSONField(null=True, blank=True, help_text="The first one that does not hold, with its neighbours.")
 
     class Meta:
         ordering = ["-started_at"]

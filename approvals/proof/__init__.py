@@ -1,1 +1,1 @@
-"""What makes the ledger provable to somebody who trusts neither the database nor this program."""
+"""Makes the ledger provable to somebody who trusts neither the database nor this program."""

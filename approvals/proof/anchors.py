@@ -1,7 +1,7 @@
-"""Noting checkpoints outside of the database: in a file that is only added to, and at an address.
+"""Notes checkpoints outside the database: in an append-only file and at an address.
 
-Whoever may change the database alone cannot change what is known there. Each place takes the checkpoints in their order
-and is told again what it missed; what it does not take is tried again, later and later.
+Somebody who can change only the database cannot change what is known there. Each place receives the checkpoints in
+order and is told later what it missed. What it does not accept is tried again, at growing intervals.
 """
 
 import json
@@ -19,11 +19,11 @@ from approvals import ledger
 from approvals.models import Anchor, Checkpoint
 
 FILE, URL = Anchor.Target.FILE, Anchor.Target.URL
-# So many lines at most in one pass.
+# The most lines in one pass.
 MOST = 500
 _AGAIN_AFTER = (timedelta(minutes=1), timedelta(minutes=5), timedelta(minutes=30), timedelta(hours=1))
 _LAST_BYTES = 64 * 1024
-# One that fails for so long is a problem for people to look at.
+# A place that fails this long is a problem for people to look at.
 FAILING_LONG = timedelta(hours=2)
 
 
@@ -37,13 +37,13 @@ class Noted:
 
 
 def line(checkpoint: Checkpoint) -> str:
-    """A checkpoint as it is noted outside, in one line without its end."""
+    """A checkpoint as it is noted outside: one line without its end."""
     told = {"number": checkpoint.number, "statement": checkpoint.statement, "signature": checkpoint.signature}
     return json.dumps({"kind": "checkpoint", **told, "key_id": checkpoint.key_id}, separators=(",", ":"))
 
 
 def write_file() -> int:
-    """Add what the file does not have. Returns how many lines. What cannot be written is noted, and tried again."""
+    """Add what the file does not have. Returns how many lines. A failure to write is noted, and tried again."""
     path: Path = settings.LEDGER.anchor_file
     reached = _reached(FILE)
     if not Checkpoint.objects.filter(number__gt=reached).exists() or not is_due(FILE):
@@ -51,15 +51,15 @@ def write_file() -> int:
     try:
         written = _written_to(path)
         if written < reached:
-            # What the database has now is not what was noted then, for all that one knows here.
-            failed(FILE, f"{path} ends before checkpoint {reached}, which was noted in it. Bring the file back.")
+            # The database may no longer hold what was noted then; nothing here can tell.
+            failed(FILE, f"{path} ends before checkpoint {reached}, which was noted in it. Restore the file.")
             return 0
         missing = list(Checkpoint.objects.filter(number__gt=written).order_by("number")[:MOST])
         path.parent.mkdir(parents=True, exist_ok=True)
         new = not path.exists()
         with path.open("a", encoding="utf-8") as file:
             if new:
-                # Nothing in it is secret, and those who check it may be other users than whoever writes it.
+                # Nothing in it is secret, and it may be checked by another user than the one that writes it.
                 os.fchmod(file.fileno(), 0o644)
             file.writelines(f"{line(row)}\n" for row in missing)
             file.flush()
@@ -72,9 +72,9 @@ def write_file() -> int:
 
 
 def begin_anew() -> Path | None:
-    """Put the file aside and have everything noted in a new one: after a restore, or where the file is lost for good.
+    """Put the file aside and note everything in a new one: after a restore, or if the file is lost for good.
 
-    Only for whoever has understood why, and on the machine: that it was done is an event. Returns where the old one is.
+    Only for somebody on the machine who has understood why; doing so is an event. Returns where the old file is.
     """
     path: Path = settings.LEDGER.anchor_file
     aside = path.with_name(f"{path.name}.until-{datetime.now(UTC):%Y%m%dT%H%M%SZ}") if path.exists() else None
@@ -89,7 +89,7 @@ def begin_anew() -> Path | None:
 
 
 def read_file(path: Path) -> Iterator[Noted]:
-    """What a file has noted. Raises OSError, and ValueError for a line that is none of ours."""
+    """What a file has noted. Raises OSError, and ValueError for a line that is not ours."""
     with path.open(encoding="utf-8") as file:
         for text in file:
             told: dict[str, Any] = json.loads(text)
@@ -100,7 +100,7 @@ def read_file(path: Path) -> Iterator[Noted]:
 
 
 def waiting(target: str) -> list[Checkpoint]:
-    """What a place does not know yet and is due to be told, the oldest first."""
+    """What a place does not know yet and is due to be told, oldest first."""
     if not is_due(target):
         return []
     return list(Checkpoint.objects.filter(number__gt=_reached(target)).order_by("number")[:MOST])
@@ -108,24 +108,24 @@ def waiting(target: str) -> list[Checkpoint]:
 
 def is_due(target: str) -> bool:
     now = datetime.now(UTC)
-    # Nothing waits for longer than that: a moment further off was not written here, or by a clock that was wrong.
+    # Nothing waits longer than that. A later moment was not written here, or by a clock that was wrong.
     return not Anchor.objects.filter(pk=target, next_at__gt=now, next_at__lte=now + _AGAIN_AFTER[-1]).exists()
 
 
 def reached() -> dict[str, int]:
-    """Up to which checkpoint each place is said to know them."""
+    """The last checkpoint that each place is recorded as knowing."""
     return dict(Anchor.objects.values_list("target", "reached"))
 
 
 def noted(target: str, number: int) -> None:
-    """A place knows the checkpoints up to this one."""
+    """Note that a place knows the checkpoints up to this one."""
     told = {"attempts": 0, "next_at": None, "failing_since": None, "problem": "", "reached_at": datetime.now(UTC)}
     if not Anchor.objects.filter(pk=target, reached__lte=number).update(reached=number, **told):
         Anchor.objects.get_or_create(pk=target, defaults={"reached": number, **told})
 
 
 def failed(target: str, problem: str) -> None:
-    """A place did not take the next one. Says what is wrong, never what was answered word for word."""
+    """Note that a place did not accept the next one. `problem` never quotes the answer word for word."""
     now = datetime.now(UTC)
     row, _ = Anchor.objects.get_or_create(pk=target)
     wait = _AGAIN_AFTER[min(row.attempts, len(_AGAIN_AFTER) - 1)]
@@ -139,7 +139,7 @@ def _reached(target: str) -> int:
 
 
 def _written_to(path: Path) -> int:
-    """The number in the last line of the file. A line that was cut off is ended, so that the next one stands alone."""
+    """The number in the last line of the file. An incomplete line is removed, so that the next one stands alone."""
     if not path.exists() or not path.stat().st_size:
         return 0
     with path.open("rb+") as file:
@@ -147,6 +147,6 @@ def _written_to(path: Path) -> int:
         file.seek(max(0, size - _LAST_BYTES))
         *whole, rest = file.read().split(b"\n")
         if rest:
-            # A worker died while it wrote: what it began is taken back.
+            # A worker died while writing: remove the incomplete line.
             file.truncate(size - len(rest))
     return int(json.loads(whole[-1])["number"]) if whole and whole[-1] else 0

@@ -1,8 +1,8 @@
-"""Whether chains of events hold: each event, what follows it, where the chain ends, what checkpoints say of it.
+"""Whether chains of events hold: each event, its order, the chain's end, and what checkpoints say of it.
 
-Goes through the tables in slices, in the order of chains and places, with the cursor alone and no objects, so that
-millions of events take minutes and a worker that dies loses a slice. What others write meanwhile is not mistaken for a
-break: a chain whose parts do not agree is looked at again by itself.
+Goes through the tables in slices, by chain and place, with a plain cursor and no objects, so that millions of events
+take minutes and a worker that dies loses one slice. Concurrent writes are not mistaken for a break: a chain whose parts
+disagree is looked at again by itself.
 """
 
 import re
@@ -31,7 +31,7 @@ _COLUMNS = (
     "actor_key, approval_id, execution_id, tool, risk, took_ms"
 )
 _COLUMNS_ON_SQLITE = _COLUMNS.replace(" at,", " CAST(at AS TEXT),")
-# A key is compared as its digits: reading them as such is cheaper than making objects of them.
+# Keys are compared as digits: reading them so is cheaper than making objects.
 _COLUMNS_ON_POSTGRESQL = re.sub(r"\b(\w*id)\b", r"REPLACE(CAST(\1 AS TEXT), '-', '')", _COLUMNS)
 
 type Row = tuple[Any, ...]
@@ -39,7 +39,7 @@ type Row = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Neighbour:
-    """An event beside a break, as one looks for it."""
+    """An event next to a break, for somebody looking for it."""
 
     seq: int
     type: str
@@ -49,7 +49,7 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class Break:
-    """The first place where a chain does not hold, and how. The event itself is among the neighbours if it is there."""
+    """The first place where a chain does not hold, and how. The event itself, if it exists, is among the neighbours."""
 
     chain: str
     seq: int
@@ -61,7 +61,7 @@ class Break:
 
 @dataclass(frozen=True)
 class Scope:
-    """Which chains are looked at: every one, one, or those that something happened in within a time."""
+    """Which chains are looked at: all, one, or those in which something happened within a period."""
 
     chain: str = ""
     since: datetime | None = None
@@ -82,14 +82,14 @@ class Scope:
 
 @dataclass
 class Cursor:
-    """How far one has come: which chain is finished, and where one is in the next, which may be a long one."""
+    """How far the walk has come: the last finished chain, and the place in the next one, which may be long."""
 
     finished: str | None = None
     chain: str | None = None
     seq: int = 0
     hash: str = GENESIS
     tree: list[list[object]] | None = None
-    """Half-grown, where the last event is within what a checkpoint covers."""
+    """A half-grown tree, if the last event is within what a checkpoint covers."""
 
 
 @dataclass(frozen=True)
@@ -112,19 +112,19 @@ class Head:
 
 
 class Walk:
-    """Goes through chains slice by slice. `held` counts events that hold; a break ends it."""
+    """Goes through chains slice by slice. `held` counts events that hold; a break ends the walk."""
 
     def __init__(self, scope: Scope | None = None, cursor: Cursor | None = None) -> None:
         self.scope, self.cursor = scope or Scope(), cursor or Cursor()
         self.held = 0
         self.broken: Break | None = None
         self._sure = False
-        # The places of events that are kept while one goes by, and those events.
+        # The places of events to keep on the way, and those events.
         self.keeps = range(0)
         self.kept: list[Row] = []
 
     def go_on(self, events: int = BATCH) -> bool:
-        """Look at so many more events. False: there is nothing more, or a break was found."""
+        """Look at this many more events. False: there are no more, or a break was found."""
         rows = events_after(self.scope, self.cursor, events)
         continues = rows[-1][0] if len(rows) == events else None
         heads, leaves = _known(self.scope, self.cursor.finished, continues)
@@ -145,7 +145,7 @@ class Walk:
         return continues is not None
 
     def _events(self, at: Cursor, rows: list[Row], leaves: list[Leaf]) -> None:
-        """Check events that follow where one is in their chain, and grow the trees of what is covered."""
+        """Check the next events of a chain, and grow the trees of what is covered."""
         read = _reader()
         ahead = deque(one for one in leaves if one.last > at.seq)
         tree = Tree(at.tree) if at.tree is not None else _caught_up(at, ahead)
@@ -174,8 +174,8 @@ class Walk:
         at.seq, at.hash, at.tree = seq, previous, tree.state if tree is not None else None
 
     def _end(self, at: Cursor, head: Head | None, leaves: list[Leaf]) -> None:
-        """Hold the end of a chain against what is known of it. What others write meanwhile is told from a
-        break by looking at the chain alone, all of it at one moment.
+        """Compare the end of a chain with what is known of it. To tell concurrent writes from a break, look at the
+        chain alone, all of it at one moment.
         """
         self.broken = _problem_of_end(at, head, leaves)
         for _ in range(0 if self._sure else _LOOKS):
@@ -199,7 +199,7 @@ def verify(chain: str | None = None) -> tuple[int, Break | None]:
 
 
 def read(chain: str, places: range) -> tuple[int, Break | None, list[Event]]:
-    """`verify` of one chain, and what it holds at some places. Of a chain that is broken these are as they stand."""
+    """`verify` for one chain, with its events at some places. In a broken chain these are as they stand."""
     walk = Walk(Scope(chain=chain))
     walk.keeps = places
     while walk.go_on():
@@ -219,7 +219,7 @@ def _event(row: Row) -> Event:
 
 
 def plain(row: Row) -> Row:
-    """A row of events as it would come from PostgreSQL: its moment a text, its keys in hexadecimal digits."""
+    """An event row as PostgreSQL would return it: its moment as text, its keys as hexadecimal digits."""
     return _reader()(row)
 
 
@@ -231,7 +231,7 @@ def _reader() -> Callable[[Row], Row]:
 
 
 def _from_sqlite(row: Row) -> Row:
-    """Its moments are read as text: whatever somebody has put there is no reason to stop."""
+    """Moments are read as text, so that a malformed one does not stop the check."""
     return (*row[:5], f"{row[5].replace(' ', 'T')}+00:00", *row[6:])
 
 
@@ -242,7 +242,7 @@ def _from_postgresql(row: Row) -> Row:
 def _problem_of(row: Row, read: Callable[[Row], Row], expected_seq: int, previous: str) -> str:
     try:
         return _problem(read(row), expected_seq, previous)
-    except (AttributeError, TypeError):  # SQLite keeps whatever is put into a column, and a text says anything
+    except (AttributeError, TypeError):  # SQLite stores anything in a column, and a text can say anything
         return "its columns cannot be read"
 
 
@@ -265,7 +265,7 @@ def _problem(row: Row, expected_seq: int, previous: str) -> str:
         return "its columns do not match its text"
     if said != (chain, seq, type_, actor, previous_hash, at):
         return "its columns do not match its text"
-    # Events of before have no key in their text.
+    # Older events have no key in their text.
     if "id" in body and str(body["id"]).replace("-", "") != id_:
         return "its key does not match its text"
     wanted = found_by(chain, actor, data)
@@ -291,10 +291,12 @@ def _problem_of_end(at: Cursor, head: Head | None, leaves: list[Leaf]) -> Break 
         return Break(chain, at.seq, "it is not the event that its chain ended with")
     for one in leaves:
         if one.first != covered + 1:
-            return Break(chain, covered + 1, f"checkpoint {one.checkpoint} does not go on where the one before ended")
+            return Break(
+                chain, covered + 1, f"checkpoint {one.checkpoint} does not continue where the one before ended"
+            )
         covered = one.last
     if (head.covered, bool(head.uncovered)) != (covered, at.seq > covered):
-        return Break(chain, at.seq, "the checkpoints that cover its chain are not those that are there")
+        return Break(chain, at.seq, "the checkpoints said to cover its chain are not those that exist")
     return None
 
 
@@ -304,7 +306,7 @@ def _not_covered(one: Leaf) -> str:
 
 
 def _caught_up(at: Cursor, ahead: Iterable[Leaf]) -> Tree | None:
-    """The tree of a checkpoint that was made while one was in the middle of what it covers."""
+    """The tree of a checkpoint made while the walk was in the middle of what it covers."""
     first = next(iter(ahead), None)
     if first is None or first.first > at.seq:
         return None
@@ -337,7 +339,7 @@ def events_after(scope: Scope, at: Cursor, number: int) -> list[Row]:
 
 
 def _known(scope: Scope, after: str | None, until: str | None) -> tuple[dict[str, Head], dict[str, list[Leaf]]]:
-    """Heads and leaves of the chains after one and up to another, in the order of chains."""
+    """The heads and leaves of the chains after one and up to another, in order."""
     where, values = scope.where
     for bound, chain in (("chain > %s", after), ("chain <= %s", until)):
         if chain is not None:
@@ -361,7 +363,7 @@ def _known(scope: Scope, after: str | None, until: str | None) -> tuple[dict[str
 
 
 def _in_order(there: Collection[str], heads: Collection[str], leaves: Collection[str], at: Cursor) -> Iterator[str]:
-    """Every chain that anything is known of, once, in the order of the database: no other knows how it sorts."""
+    """Every chain that anything is known of, once, in the order of the database, which alone knows how it sorts."""
     waiting, told = deque(chain for chain in heads if chain not in there), set()
     order = {chain: place for place, chain in enumerate(heads)}
     given = [] if at.chain is None or at.chain in there or at.chain in heads else [at.chain]

@@ -1,9 +1,9 @@
 """Checkpoints: signed statements about everything that has happened since the one before.
 
-A checkpoint covers, of each chain that has grown, the events that none covers yet. Their hashes are the leaves of a
-small tree per chain, and these trees those of one tree, whose root is signed: what it costs depends on what has
-happened since, and one event can be proven with hashes alone. Each statement names the digest of the one before. An
-hour in which nothing happened has none.
+A checkpoint covers, for each chain that has grown, the events that no checkpoint covers yet. Their hashes are the
+leaves of a small tree per chain, and these trees are the leaves of one tree whose root is signed. The cost depends on
+what has happened since, and one event can be proven with hashes alone. Each statement names the digest of the one
+before. An hour in which nothing happened has no checkpoint.
 """
 
 import logging
@@ -27,15 +27,15 @@ logger = logging.getLogger(__name__)
 KIND = "checkpoint"
 VERSION = 1
 EVERY = timedelta(hours=1)
-# A moment further ahead is none that the clock of another worker can have had, were it right.
+# No correct clock of another worker can be further ahead than this.
 CLOCKS_DIFFER = timedelta(minutes=5)
-# So many chains at most in one statement: an installation that comes with millions gets several.
+# The most chains in one statement: an installation that starts with millions gets several.
 MOST_CHAINS = 10_000
 
 
 @dataclass(frozen=True)
 class _Part:
-    """What is to be covered of one chain."""
+    """What has to be covered of one chain."""
 
     chain: str
     first: int
@@ -54,21 +54,21 @@ def leaf_of(chain: str, first: int, last: int, hash: str, root: str) -> bytes:
 
 
 def make_due(now: datetime | None = None) -> list[Checkpoint]:
-    """Make what is due, once a new hour has begun since the last: also after a time in which nothing ran.
+    """Make what is due once a new hour has begun since the last, even after a time in which nothing ran.
 
-    Nothing without a key; `status` says so. Several workers may try: one makes it.
+    Without a key nothing is made; `status` says so. Several workers may try: one makes it.
     """
     now = now or datetime.now(UTC)
     last = Checkpoint.objects.order_by("-number").values_list("made_at", flat=True).first()
     if last is not None and last > now + CLOCKS_DIFFER:
-        logger.warning("The last checkpoint says that it was made at %s, which is yet to come.", last)
+        logger.warning("The last checkpoint says that it was made at %s, which is in the future.", last)
     elif last is not None and _hour(last) >= _hour(now):
         return []
     return make()
 
 
 def make() -> list[Checkpoint]:
-    """Cover everything that is not covered, in as many checkpoints as that takes. None where nothing has happened."""
+    """Cover everything not covered yet, in as many checkpoints as needed. Empty if nothing has happened."""
     if not ChainHead.objects.filter(uncovered=True).exists():
         return []
     try:
@@ -79,22 +79,22 @@ def make() -> list[Checkpoint]:
     made: list[Checkpoint] = []
     after = ""
     while True:
-        # Before what is not covered: had somebody covered a part of it meanwhile, they have taken this one's number.
+        # Read before the uncovered events: if somebody covers some of them meanwhile, they have taken this number.
         before = Checkpoint.objects.order_by("-number").first()
         parts, after, more = _parts(after)
         if parts:
             try:
                 made.append(_make(parts, before))
-            except IntegrityError:  # somebody else has made this one
+            except IntegrityError:  # another worker has made this one
                 return made
         if not more:
             return made
 
 
 def _parts(after: str) -> tuple[list[_Part], str, bool]:
-    """What the next chains in order have to be covered; the last of them, and whether there are more.
+    """What the next chains have to be covered, the last of them, and whether there are more.
 
-    A chain that is not whole is left out: it is for `verifying` to find, and nothing vouches for it meanwhile.
+    A chain that is not whole is left out: `verifying` will find it, and nothing vouches for it meanwhile.
     """
     # One statement, so that heads and events are of the same moment.
     sql = (
@@ -119,7 +119,7 @@ def _parts(after: str) -> tuple[list[_Part], str, bool]:
         if (place, last) == (seq, hash):
             parts.append(_Part(chain, covered + 1, seq, hash, tree.root.hex()))
         else:
-            logger.error("The chain %s is not whole, so that no checkpoint covers it. Verify the ledger.", chain)
+            logger.error("The chain %s is not whole, so no checkpoint covers it. Verify the ledger.", chain)
     return parts, after, chains == MOST_CHAINS
 
 
@@ -173,7 +173,7 @@ def _make(parts: list[_Part], before: Checkpoint | None) -> Checkpoint:
 
 
 def _cover(number: int) -> None:
-    """Note on the heads how far they are covered. At the very end, in the order in which writers lock them."""
+    """Note on the heads how far they are covered. Done last, in the order in which writers lock them."""
     mine = "SELECT chain FROM approvals_checkpointleaf WHERE checkpoint_id = %s"
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":

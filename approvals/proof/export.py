@@ -1,8 +1,8 @@
-"""The whole ledger as lines of JSON, for `verify_export.py` and for whoever keeps it elsewhere.
+"""The whole ledger as JSON lines, for `verify_export.py` and for anyone who keeps a copy elsewhere.
 
-Checkpoints, what they cover, where chains end, the line `events`, the events as the table has them, and the manifest
-with the keys. A column that was changed by hand is in it as changed, for whoever verifies it to see. Read in one moment
-and written as it is read, however large it is.
+Checkpoints, what they cover, the ends of chains, the line `events`, the events as the table has them, and the manifest
+with the keys. A column changed by hand is exported as changed, so that a verifier sees it. It is read at one moment and
+written as it is read, however large it is.
 """
 
 import json
@@ -42,7 +42,7 @@ def lines(by: str) -> Iterator[bytes]:
 
 
 def event_line(row: chains.Row) -> dict[str, Any]:
-    """One event as an export has it, from a row of `chains`."""
+    """One event as an export contains it, from a row of `chains`."""
     told = dict(zip(_EVENT, chains.plain(row), strict=True))
     told["id"] = _dashed(told["id"])
     return told
@@ -51,7 +51,7 @@ def event_line(row: chains.Row) -> dict[str, Any]:
 _LEAF = {"checkpoint": "checkpoint_id", "chain": "chain", "first": '"first"', "last": '"last"', "hash": "hash",
          "root": "root"}  # fmt: skip
 _HEAD = {"chain": "chain", "seq": "seq", "hash": "hash"}
-# The last seven are those by which events are found; keys there are hexadecimal digits.
+# Events are found by the last seven. Keys there are hexadecimal digits.
 _EVENT = (
     "chain", "seq", "hash", "type", "actor", "at", "body", "previous", "id", "run", "actor_key", "approval",
     "execution", "tool", "risk", "took_ms",
@@ -74,7 +74,7 @@ def _checkpoints() -> Iterator[dict[str, Any]]:
 
 
 def _rows(table: str, columns: dict[str, str], order: str) -> Iterator[dict[str, Any]]:
-    """Some columns of a table. The names are ours."""
+    """Some columns of a table. The names are our own."""
     sql = f"SELECT {', '.join(columns.values())} FROM {table} ORDER BY {order}"  # noqa: S608
     with _streamed(sql) as rows:
         for row in rows:
@@ -91,7 +91,7 @@ def _events() -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def _streamed(sql: str) -> Iterator[Iterator[tuple[Any, ...]]]:
-    """Rows as they are read. PostgreSQL's client would take all of them in at once, but for a cursor of the server."""
+    """Rows as they are read. Without a server-side cursor, PostgreSQL's client would load all of them at once."""
     with connection.chunked_cursor() as cursor:
         cursor.execute(sql)
 
@@ -103,7 +103,7 @@ def _streamed(sql: str) -> Iterator[Iterator[tuple[Any, ...]]]:
 
 
 def _dashed(key: Any) -> Any:
-    """A key in hexadecimal digits as it is usually written. What is none stays as it is, to be found."""
+    """A key in hexadecimal digits as it is usually written. Anything else stays as it is, so that it is found."""
     if not isinstance(key, str) or len(key) != 32:
         return key
     return "-".join((key[:8], key[8:12], key[12:16], key[16:20], key[20:]))

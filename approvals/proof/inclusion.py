@@ -1,7 +1,7 @@
-"""That one event was there when a checkpoint was signed, for somebody who may see this event and no other.
+"""Proves that one event was there when a checkpoint was signed, for somebody who may see this event and no other.
 
-Of every other event the proof holds at most hashes. What it costs grows with the chain's part of the checkpoint and
-with the number of chains in it.
+Of all other events the proof contains at most hashes. Its cost grows with the chain's part of the checkpoint and with
+the number of chains in it.
 """
 
 import uuid

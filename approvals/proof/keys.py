@@ -1,8 +1,8 @@
-"""The public keys that the ledger was signed with, one after the other: which follows which, and which are trusted.
+"""The public keys that the ledger was signed with, in order: which follows which, and which are trusted.
 
-Only `rotate_ledger_key`, which has both keys at hand, makes one follow another, and the older one signs that. A key
-that comes by itself names none: what the table has of others may have been put there by anybody. So trust goes from an
-older key to a newer one alone. Whoever wants to trust an older one as well says so.
+Only `rotate_ledger_key`, which has both keys at hand, makes one follow another, and the older key signs that. A key
+that appears by itself names no predecessor: anybody may have put it in the table. So trust passes only from an older
+key to a newer one. To trust an older one as well, say so.
 """
 
 from collections.abc import Iterable
@@ -19,29 +19,30 @@ KIND = "key"
 
 
 def introduce() -> LedgerKey:
-    """The row of the key in use, made when it is new: that is an event of the ledger. Raises signing_key.NoKey."""
+    """The row of the key in use. Making it, for a new key, is an event of the ledger. Raises signing_key.NoKey."""
     key = signing_key.public_key()
     known = LedgerKey.objects.filter(pk=key.key_id).first()
     return known or _note(key)
 
 
 def rotate(file: Path) -> PublicKey:
-    """Have the key in use say that the one in a file follows it; made if it is not there. Raises signing_key.NoKey.
+    """Have the key in use state that the key in a file follows it; the file is made if missing. Raises
+    signing_key.NoKey.
 
-    From then on checkpoints may be signed with either; which one is used is up to the settings.
+    From then on checkpoints may be signed with either; the settings say which.
     """
     introduce()
     before, new = signing_key.public_key(), signing_key.generate(file)
     if new == before:
-        raise signing_key.NoKey("It is the key in use.")
+        raise signing_key.NoKey("This key is already in use.")
     row = LedgerKey.objects.filter(pk=new.key_id).first() or _note(new, file)
     if new.key_id not in trusted(LedgerKey.objects.all(), [before.key_id]):
-        raise signing_key.NoKey(f"The key {row.key_id} is known already, and not as one that follows the key in use.")
+        raise signing_key.NoKey(f"The key {row.key_id} is already known, but not as one that follows the key in use.")
     return new
 
 
 def trusted(keys: Iterable[LedgerKey], known: Iterable[str]) -> dict[str, str]:
-    """The public keys, by their ids, that are known and that those say follow them."""
+    """The public keys by id: those known, and those that a known one says follow it."""
     rows = {row.key_id: row for row in keys if _is_its_own(row)}
     before = {row.key_id: one.key_id for row in rows.values() if (one := _before(row, rows)) is not None}
     found = {key_id for key_id in known if key_id in rows}
@@ -51,9 +52,9 @@ def trusted(keys: Iterable[LedgerKey], known: Iterable[str]) -> dict[str, str]:
 
 
 def succession() -> list[dict[str, str]]:
-    """What leads to the key in use, the oldest first: each has signed that the next follows it. Empty: nothing does.
+    """The chain of keys up to the one in use, oldest first: each has signed that the next follows it. Empty: none does.
 
-    In what is signed with it, for whoever trusts an older one, and read so by the verifiers.
+    Included in what the key signs, for anyone who trusts an older one. The verifiers read it so.
     """
     if signing_key.problem():
         return []
@@ -75,7 +76,7 @@ def _is_its_own(row: LedgerKey) -> bool:
 
 
 def _before(row: LedgerKey, rows: dict[str, LedgerKey]) -> LedgerKey | None:
-    """The key that has signed that this one follows it, if one has."""
+    """The key that has signed that this one follows it, if any."""
     try:
         said = load(row.statement)
         before = rows.get(str(said["previous"]))
@@ -88,7 +89,7 @@ def _before(row: LedgerKey, rows: dict[str, LedgerKey]) -> LedgerKey | None:
 
 
 def _note(key: PublicKey, file: Path | None = None) -> LedgerKey:
-    """A key by itself, or the one in a file as that which follows the key in use."""
+    """A key by itself, or the one in a file as the successor of the key in use."""
     with ledger.transaction():
         last = LedgerKey.objects.order_by("-number").first()
         previous = signing_key.public_key().key_id if file is not None else ""
@@ -119,7 +120,7 @@ def _note(key: PublicKey, file: Path | None = None) -> LedgerKey:
 
 
 def _signatures(statement: str, file: Path | None) -> tuple[Signature, str]:
-    """By the new key itself, and by the one in use if that says that it follows."""
+    """Signatures by the new key itself, and by the one in use if it says that the new one follows."""
     if file is None:
         return signing_key.sign(statement), ""
     return signing_key.signed_by(signing_key.read_file(file), statement), signing_key.sign(statement).value_b64

@@ -1,7 +1,7 @@
 """What ends an export: how many events it holds, the digest of its bytes, and a signature over both.
 
-The one place that knows the format. Of JSON lines the manifest is the last line, of CSV a file beside it. Whoever
-writes an export feeds every byte it sends, and each event's hash, and sends what `finish` returns.
+The only module that knows the format. In JSON lines the manifest is the last line; for CSV it is a separate file. The
+writer of an export feeds it every byte it sends and each event's hash, and then sends what `finish` returns.
 """
 
 import hashlib
@@ -26,10 +26,10 @@ class Manifest:
         keys: Sequence[Mapping[str, str]] = (),
         succession: Sequence[Mapping[str, str]] = (),
     ) -> None:
-        """`filter` is what was asked for, empty for all of it; `by` the actor, as the ledger names them.
+        """`filter` is what was asked for, empty for everything; `by` the actor, as the ledger names them.
 
-        Of a whole ledger also its keys, in their order: one that is known leads to those that have signed the rest. By
-        them a verifier knows a whole one; of a part there is the `succession` of keys to the one that signs it.
+        A whole ledger also has its keys in order: a known one leads to those that signed the rest, and a verifier knows
+        a whole ledger by them. A part has the `succession` of keys to the one that signs it.
         """
         self._filter, self._by = dict(filter), by
         self._leading = {"keys": list(keys), "succession": list(succession)}
@@ -37,21 +37,21 @@ class Manifest:
         self._count, self._first, self._last = 0, "", ""
 
     def feed(self, content: bytes) -> bytes:
-        """Take in bytes of the export that come before the manifest, in their order. Returns them."""
+        """Take in bytes of the export that come before the manifest, in order. Returns them."""
         self._sha256.update(content)
         return content
 
     def note(self, event_hash: str) -> None:
-        """One event has been written."""
+        """Note that one event has been written."""
         self._count += 1
         self._first = self._first or event_hash
         self._last = event_hash
 
     def finish(self) -> str:
-        """The manifest as one line of canonical JSON, with its end of line.
+        """The manifest as one line of canonical JSON, with its line end.
 
-        The signature is over the canonical text of everything but itself. Without a key there is none, and the
-        manifest says why: what one may read may be taken away, and nobody takes it for more than it is.
+        The signature is over the canonical text of everything else. Without a key there is no signature, and the
+        manifest says why: people may take what they may read, but nobody mistakes it for a signed export.
         """
         said = {
             "kind": KIND,
@@ -72,9 +72,9 @@ class Manifest:
 
 
 def signed(said: Mapping[str, Any]) -> str:
-    """A JSON object as canonical text, with the id of the key, the public key and the signature in it. Raises NoKey.
+    """A JSON object as canonical text, including the key id, the public key and the signature. Raises NoKey.
 
-    What is signed is the canonical text without `signature`: whoever checks it takes that out and writes it again.
+    The signature covers the canonical text without `signature`: to check it, take that out and write the text again.
     """
     key = signing_key.public_key()
     stated = {**said, "key_id": key.key_id, "public_key": key.value_b64}

@@ -1,7 +1,7 @@
-"""Merkle trees as RFC 6962 (section 2.1) has them: leaves and nodes are hashed apart, any number of leaves.
+"""Merkle trees as in RFC 6962 (section 2.1): leaves and nodes are hashed differently, any number of leaves.
 
-A tree is grown leaf by leaf and keeps one hash for each of its perfect subtrees, so that millions of leaves cost no
-memory and a half-grown tree can be put aside.
+A tree grows leaf by leaf and keeps one hash for each perfect subtree, so that millions of leaves need no memory and a
+half-grown tree can be put aside.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ def node(left: bytes, right: bytes) -> bytes:
 
 
 class Tree:
-    """A tree that grows at its end. `state` is all of it; `Tree(state)` goes on from there."""
+    """A tree that grows at its end. `state` is all of it; `Tree(state)` continues from there."""
 
     def __init__(self, state: Iterable[Sequence[object]] = ()) -> None:
         self._subtrees: list[tuple[int, bytes]] = [(int(str(size)), bytes.fromhex(str(top))) for size, top in state]
@@ -59,7 +59,7 @@ def root_of(leaves: Iterable[bytes]) -> bytes:
 
 
 def path(leaves: Sequence[bytes], index: int) -> list[bytes]:
-    """What must be known besides one leaf to come to the root, from the leaf upwards."""
+    """The hashes needed besides one leaf to compute the root, from the leaf upwards."""
     if len(leaves) == 1:
         return []
     half = 1 << ((len(leaves) - 1).bit_length() - 1)

@@ -1,6 +1,7 @@
-"""Decision receipts: signed words about one request that whoever holds the public key can check anywhere, years later.
+"""Decision receipts: signed statements about one request that anyone with the public key can check anywhere, years
+later.
 
-A tool that acts on an approval can hand one on to the system that it asks, which need not trust agent or worker.
+A tool that acts on an approval can pass one on to the system it calls, which need not trust agent or worker.
 """
 
 import base64
@@ -16,7 +17,7 @@ from approvals.proof.manifest import signed
 
 KIND = "receipt"
 VERSION = 4
-# What else is noted of a request, as claims and comments, has no end and decides nothing.
+# Other facts about a request, such as claims and comments, have no end and decide nothing.
 _OF_ITS_DECISION = tuple(
     f"approval.{what}"
     for what in (
@@ -27,16 +28,17 @@ _OF_ITS_DECISION = tuple(
 
 
 class Erased(LookupError):
-    """What people decided about is gone, so nothing can be signed about it any more."""
+    """What people decided about has been erased, so nothing can be signed about it any more."""
 
 
 def receipt(approval: Approval) -> dict[str, Any]:
-    """What people have said of one request, signed. Raises signing_key.NoKey, Erased.
+    """What people decided about one request, signed. Raises signing_key.NoKey, Erased.
 
-    Arguments and what was shown are in it by digests with the request's own salt: nobody finds them by trying.
+    It contains arguments and what was shown only as digests with the request's own salt, so that nobody finds them by
+    trying.
     """
     if approval.erased_at is not None:
-        raise Erased("What this request was about has been erased: there is no receipt for it any more.")
+        raise Erased("What this request was about has been erased, so it no longer has a receipt.")
     said = {
         "kind": KIND,
         "version": VERSION,
@@ -74,7 +76,7 @@ def receipt(approval: Approval) -> dict[str, Any]:
 
 
 def header(approval_id: uuid.UUID) -> str:
-    """The receipt of a request as HTTP carries it: its JSON in base64url. Empty where nothing can be signed."""
+    """The receipt of a request as an HTTP header: its JSON in base64url. Empty if nothing can be signed."""
     approval = Approval.objects.filter(pk=approval_id).first()
     if approval is None or approval.erased_at is not None or signing_key.problem():
         return ""
@@ -87,7 +89,7 @@ def _decisions(approval: Approval) -> list[Decision]:
 
 
 def _decider(decision: Decision) -> dict[str, Any]:
-    """As the ledger has them: people who work here are named, and a customer by an id that may be shown."""
+    """As in the ledger: people who work here by name, a customer by an id that may be shown."""
     user, lender = decision.user, decision.on_behalf_of
     customer = clean(f"customer:{decision.customer}")
     return {

@@ -1,7 +1,7 @@
 """The key that signs for the ledger: Ed25519, and never in the database.
 
-It comes from the environment (LEDGER_SIGNING_KEY) or a file (LEDGER_SIGNING_KEY_FILE), never from both. Only where
-everything is one process on one machine is one made by itself. Without a key nothing is signed, and whoever needs a
+It comes from the environment (LEDGER_SIGNING_KEY) or a file (LEDGER_SIGNING_KEY_FILE), never from both. One is made
+automatically only if everything is one process on one machine. Without a key nothing is signed, and anyone who needs a
 signature is told.
 """
 
@@ -23,7 +23,7 @@ _SEED_BYTES = 32
 
 
 class NoKey(Exception):
-    """There is no key to sign with; the message says why, without anything of the key."""
+    """There is no key to sign with. The message says why, and reveals nothing of the key."""
 
 
 @dataclass(frozen=True)
@@ -68,18 +68,18 @@ def holds(text: str, value_b64: str, public_b64: str) -> bool:
         key.verify(raw, text.encode())
     except (InvalidSignature, ValueError, binascii.Error):
         return False
-    return _b64(raw) == value_b64  # spelled in this way alone: no changed byte passes
+    return _b64(raw) == value_b64  # only this spelling: no changed byte passes
 
 
 def fingerprint(public_b64: str) -> str:
-    """The id of a public key: what somebody notes elsewhere to know it again."""
+    """The id of a public key, which somebody notes elsewhere to recognise it."""
     return sha256(base64.b64decode(public_b64)).hexdigest()
 
 
 def generate(path: Path) -> PublicKey:
-    """Make a key in a file that only its owner reads, unless it is there. Returns the public half of what is there."""
+    """Make a key in a file that only its owner can read, unless the file exists. Returns the public half of its key."""
     if path.exists():
-        # Where secrets are mounted nothing can be written beside them.
+        # Nothing can be written next to mounted secrets.
         return _public(read_file(path))
     seed = base64.b64encode(os.urandom(_SEED_BYTES)) + b"\n"
     beside = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
@@ -88,7 +88,7 @@ def generate(path: Path) -> PublicKey:
         file.write(seed)
         file.flush()
         os.fsync(file.fileno())
-    # It appears whole or not at all, and never in the place of one that is there.
+    # The file appears whole or not at all, and never replaces an existing one.
     with suppress(FileExistsError):
         os.link(beside, path)
     beside.unlink()
@@ -100,7 +100,7 @@ def read_file(path: Path) -> Ed25519PrivateKey:
     try:
         return _read(path.read_text(encoding="ascii"))
     except FileNotFoundError as error:
-        raise NoKey("Neither LEDGER_SIGNING_KEY nor the file of LEDGER_SIGNING_KEY_FILE is there.") from error
+        raise NoKey("Neither LEDGER_SIGNING_KEY nor the file that LEDGER_SIGNING_KEY_FILE names exists.") from error
     except (OSError, UnicodeDecodeError) as error:
         raise NoKey("The file of the signing key cannot be read.") from error
 
@@ -121,7 +121,7 @@ def _key() -> Ed25519PrivateKey:
     return _of_file(place.signing_key_file)
 
 
-# A missing file is looked for again: what is raised is not kept. Another key takes effect when a process starts anew.
+# A missing file is looked for again, as exceptions are not cached. Another key takes effect when a process restarts.
 _of_file = functools.cache(read_file)
 
 
@@ -134,7 +134,7 @@ def _read(text: str) -> Ed25519PrivateKey:
     """A key from its seed in base64, or from PEM. Raises NoKey."""
     try:
         if "-----BEGIN" in text:
-            # A variable of the environment often has \n where a file has lines.
+            # An environment variable often has \n where a file has line breaks.
             key = load_pem_private_key(text.replace("\\n", "\n").encode(), password=None)
             if isinstance(key, Ed25519PrivateKey):
                 return key

@@ -1,4 +1,4 @@
-"""Reading from the database as it is at one moment."""
+"""Reads the database as it is at one moment."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from django.db import connection
 
 @contextmanager
 def one_moment() -> Iterator[None]:
-    """All that is read here is of one moment, and nobody waits for it to be read."""
+    """Everything read here is of one moment, and nobody waits for it."""
     if connection.in_atomic_block:
         yield
         return

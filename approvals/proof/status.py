@@ -1,4 +1,4 @@
-"""How the ledger stands, for a page: what was found when it was last looked at, and how far it is anchored."""
+"""The state of the ledger, for a page: what the last check found, and how far it is anchored."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,35 +14,35 @@ from approvals.proof.checkpoints import CLOCKS_DIFFER
 
 @dataclass(frozen=True)
 class Standing:
-    """Cheap to ask for: two queries, nothing is counted."""
+    """Cheap: two queries, and nothing is counted."""
 
     holds: bool | None
-    """None: nobody has looked yet."""
+    """None: not checked yet."""
     events: int
-    """How many held when it was last looked at."""
+    """How many held at the last check."""
     verified_at: datetime | None
     broken: dict[str, Any] | None
     running: Verification | None
-    """One of the whole that is under way."""
+    """A check of the whole that is under way."""
     anchored_at: datetime | None
-    """When the last checkpoint was signed. None also where nobody can say whose signature it is."""
+    """When the last checkpoint was signed. None also if nobody can say whose signature it is."""
     anchored: str
     """The digest of its statement."""
     anchored_events: int
     noted_outside: bool
-    """Whether a place outside of the database knows that checkpoint."""
+    """Whether a place outside the database knows that checkpoint."""
     not_anchored: str
-    """Why no checkpoint can be signed now, or why nothing is vouched for. Empty: it can, and is."""
+    """Why no checkpoint can be signed now, or why nothing vouches for them. Empty: neither is so."""
 
 
-_NOT_VOUCHED = "The checkpoints cannot be vouched for: it was checked without knowing a key."
+_NOT_VOUCHED = "The checkpoints cannot be vouched for: they were checked without a known key."
 
 
 def standing() -> Standing:
     rows = list(verifying.past()[:2])
     running = next((row for row in rows if row.state == Verification.State.RUNNING), None)
     done = next((row for row in rows if row.state == Verification.State.DONE), None)
-    # One that is said to know what there is not yet knows nothing.
+    # A place said to know a checkpoint that does not exist yet knows nothing.
     known = Exists(Anchor.objects.filter(reached=OuterRef("number")))
     last = Checkpoint.objects.annotate(known=known).order_by("-number").first()
     problem = signing_key.problem()
@@ -65,12 +65,12 @@ def standing() -> Standing:
 def _doubt(done: Verification | None, last: Checkpoint) -> str:
     """Why the last checkpoint does not count. Empty: it does."""
     if last.made_at > timezone.now() + CLOCKS_DIFFER:
-        return f"The last checkpoint is of {last.made_at:%Y-%m-%d}, which is yet to come."
+        return f"The last checkpoint is dated {last.made_at:%Y-%m-%d}, which is in the future."
     return _NOT_VOUCHED if _without_a_word(done, last) else ""
 
 
 def _without_a_word(done: Verification | None, last: Checkpoint) -> bool:
-    """Whether nobody can say that this checkpoint is one: it was looked at where no key is known, or is so here."""
+    """Whether nobody can vouch for this checkpoint: it was checked where no key is known, or none is known here."""
     if done is None or last.made_at > done.started_at:
         return not vouched.known_here()
     return bool(done.holds) and not done.checkpoints

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Checks a ledger that Countersign exported, with nothing of Countersign: Python and its `cryptography` are enough.
+"""Checks a ledger that Countersign exported, without Countersign: Python and its `cryptography` package are enough.
 
     python verify_export.py FILE --key FINGERPRINT [--anchor checkpoints.jsonl] [--manifest FILE]
 
-FILE is all of it or a part in JSON lines, or a table in CSV (with --manifest). FINGERPRINT is of a key you trust, from
-somebody you trust: never from the file. --anchor holds it against the checkpoints that you, or a place you trust, have
-noted. Exits with 0 if all holds, else with 1 and what does not, and with 2 where a file cannot be read, as after a torn
-download, which says nothing of the ledger. `verify_proof.py` is for single events and receipts.
+FILE is the whole ledger or a part in JSON lines, or a table in CSV (with --manifest). FINGERPRINT is of a key you trust
+and comes from somebody you trust, never from the file. --anchor compares it with the checkpoints that you, or a place
+you trust, have noted. Exits with status 0 if all holds, with 1 if not, saying what, and with 2 if a file cannot be
+read, as after an incomplete download: that says nothing about the ledger. `verify_proof.py` checks events and receipts.
 """
 
 import argparse
@@ -38,11 +38,11 @@ def need(holds: object, problem: str) -> None:
 
 
 def parsed(path: Path, text: str | bytes) -> Any:
-    """What a file, or a line of it, says. Raises OSError for what is no JSON: it is cut off, or not of Countersign."""
+    """What a file, or a line of it, says. Raises OSError if it is not JSON: it is cut off, or not Countersign's."""
     try:
         return json.loads(text)
     except (json.JSONDecodeError, UnicodeDecodeError):
-        raise OSError(0, "it is no JSON (a torn download?)", str(path)) from None
+        raise OSError(0, "it is not JSON (an incomplete download?)", str(path)) from None
 
 
 def sha(content: bytes) -> bytes:
@@ -63,11 +63,11 @@ def signed(text: str, signature: str, key: str) -> bool:
         Ed25519PublicKey.from_public_bytes(b64decode(key)).verify(raw, text.encode())
     except (InvalidSignature, ValueError):
         return False
-    return b64encode(raw).decode() == signature  # spelled in this way alone: no changed byte passes
+    return b64encode(raw).decode() == signature  # only this spelling: no changed byte passes
 
 
 def trusted(manifest: Json, known: list[str]) -> dict[str, str]:
-    """Public keys by fingerprint: those known, and those that one of them says follow. None for what it says itself."""
+    """Public keys by fingerprint: those known, and those that a known one says follow. None vouches for itself."""
     rows, found = manifest.get("keys") or manifest.get("succession", []), set(known)
     keys = {sha(b64decode(row["public_key"])).hex(): row["public_key"] for row in (*rows, manifest)}
     for row in rows:
@@ -88,7 +88,7 @@ def check_manifest(manifest: Json, keys: dict[str, str], sha256: str) -> None:
 
 
 def check_checkpoints(told: dict[str, list[Json]], keys: dict[str, str], noted: dict[int, str]) -> None:
-    """Signed, each after the one before, with the root of what it covers, and as whoever noted them knows them."""
+    """Each is signed, follows the one before, has the root of what it covers, and is as it was noted outside."""
     leaves, before, events = defaultdict(list), GENESIS, 0
     for one in told["leaf"]:
         text = "\n".join(str(one[column]) for column in ("chain", "first", "last", "hash", "root"))
@@ -98,13 +98,13 @@ def check_checkpoints(told: dict[str, list[Json]], keys: dict[str, str], noted: 
         need(said["key_id"] in keys, f"{name} is signed with a key you do not trust: {said['key_id']}")
         need(signed(text, row["signature"], keys[said["key_id"]]), f"the signature of {name} does not hold")
         need((said["kind"], said["number"]) == ("checkpoint", number), f"{name} is missing")
-        need(noted.pop(number, text) == text, f"another {name} was noted outside")
+        need(noted.pop(number, text) == text, f"a different {name} was noted outside")
         covered, events = leaves.pop(number, []), events + said["events"]
         need((said["previous"], said["events_in_all"]) == (before, events), f"{name} does not follow the one before it")
         need((root(covered).hex(), len(covered)) == (said["root"], said["leaves"]), f"{name} covers something else")
         before = sha(text.encode()).hex()
     need(not leaves, f"checkpoint {min(leaves, default=0)} is missing")
-    need(not noted, f"checkpoint {min(noted, default=0)} was noted outside and is not here")
+    need(not noted, f"checkpoint {min(noted, default=0)} was noted outside but is not here")
 
 
 def digits(key: Any) -> str | None:
@@ -115,7 +115,7 @@ def digits(key: Any) -> str | None:
 
 
 def columns(said: Json) -> Json:
-    """What stands beside the text of an event, taken from the text alone: events are found by it."""
+    """The columns beside an event's text, computed from the text alone: events are found by them."""
     data = said["data"] if isinstance(said["data"], dict) else {}
     tool, risk, took = data.get("tool"), data.get("risk"), data.get("took_ms")
     who, chain = ACTOR_KEY.match(said["actor"]), said["chain"]
@@ -140,7 +140,7 @@ def check_event(event: Json, seq: int, previous: str) -> None:
 
 
 def check_chain(chain: str, events: Iterator[Json], head: Json, parts: list[Json]) -> int:
-    """Its events, what checkpoints vouch for of them, and where it ends. Returns how many there are."""
+    """Check a chain's events, what checkpoints vouch for of them, and its end. Returns how many events there are."""
     hashes, before, problem = [GENESIS], "none", ""
     for event in events:
         found = SHOWN.format_map(event)
@@ -168,7 +168,7 @@ def check_chain(chain: str, events: Iterator[Json], head: Json, parts: list[Json
 
 
 def check_ledger(lines: Iterator[Json], keys: dict[str, str], noted: dict[int, str]) -> str:
-    """Checkpoints, what they cover and ends of chains, the line `events`, and then the events chain by chain."""
+    """Check checkpoints, what they cover and the ends of chains; after the line `events`, the events chain by chain."""
     told, parts, count = defaultdict(list), defaultdict(list), 0
     for line in takewhile(lambda line: line["kind"] != "events", lines):
         told[line["kind"]].append(line)
@@ -187,7 +187,7 @@ def noted_in(anchor: Path) -> dict[int, str]:
     noted: dict[int, str] = {}
     for row in (parsed(anchor, line) for line in anchor.read_bytes().splitlines()):
         once = noted.setdefault(row["number"], row["statement"]) == row["statement"]
-        need(once, f"two checkpoints {row['number']} were noted outside")
+        need(once, f"two different checkpoints {row['number']} were noted outside")
     return noted
 
 
@@ -200,7 +200,7 @@ def check(path: Path, known: list[str], manifest_path: Path | None, anchor: Path
     if manifest_path:
         sha256.update(last)
     manifest = parsed(manifest_path, manifest_path.read_bytes()) if manifest_path else parsed(path, last)
-    need("signature" in manifest, "nobody has signed it")
+    need("signature" in manifest, "it is not signed")
     keys = trusted(manifest, known)
     check_manifest(manifest, keys, sha256.hexdigest())
     with path.open("rb") as file:
@@ -221,15 +221,15 @@ def main() -> int:
     asked.add_argument(
         "--key", action="append", required=True, help="the fingerprint of a key you trust; may be repeated"
     )
-    asked.add_argument("--anchor", type=Path, help="checkpoints that were noted elsewhere")
-    asked.add_argument("--manifest", type=Path, help="of an export in CSV")
+    asked.add_argument("--anchor", type=Path, help="a file of checkpoints that were noted elsewhere")
+    asked.add_argument("--manifest", type=Path, help="the manifest of a CSV export")
     given = asked.parse_args()
     try:
         print(f"OK: {check(given.file, given.key, given.manifest, given.anchor)}")
     except MALFORMED as error:
-        print(f"BROKEN: {error}" if isinstance(error, ValueError) else "BROKEN: Countersign exports no such file")
+        print(f"BROKEN: {error}" if isinstance(error, ValueError) else "BROKEN: this is not a Countersign export")
         return 1
-    except OSError as error:  # which says nothing of the ledger
+    except OSError as error:  # this says nothing about the ledger
         asked.error(f"{error.filename} cannot be read: {error.strerror}")
     return 0
 

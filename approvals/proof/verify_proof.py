@@ -3,9 +3,9 @@
 
     python verify_proof.py FILE --key FINGERPRINT
 
-FILE is an inclusion proof or a receipt. FINGERPRINT is of a key you trust, from somebody you trust: never from the
-file. Exits with 0 if it holds, else with 1 and what does not, and with 2 where the file cannot be read, as after a torn
-download, which says nothing of the ledger. `verify_export.py` is for whole ledgers and exports.
+FILE is an inclusion proof or a receipt. FINGERPRINT is of a key you trust and comes from somebody you trust, never from
+the file. Exits with status 0 if it holds, with 1 if not, saying what, and with 2 if the file cannot be read, as after
+an incomplete download: that says nothing about the ledger. `verify_export.py` checks whole ledgers and exports.
 """
 
 import argparse
@@ -27,11 +27,11 @@ def need(holds: object, problem: str) -> None:
 
 
 def parsed(path: Path) -> Any:
-    """What a file says. Raises OSError for one that is no JSON: it is cut off, or not of Countersign."""
+    """What a file says. Raises OSError if it is not JSON: it is cut off, or not Countersign's."""
     try:
         return json.loads(path.read_bytes())
     except (json.JSONDecodeError, UnicodeDecodeError):
-        raise OSError(0, "it is no JSON (a torn download?)", str(path)) from None
+        raise OSError(0, "it is not JSON (an incomplete download?)", str(path)) from None
 
 
 def sha(content: bytes) -> bytes:
@@ -40,7 +40,7 @@ def sha(content: bytes) -> bytes:
 
 def climb(content: bytes, index: int, size: int, path: list[str]) -> str:
     """The root of a Merkle tree (RFC 6962) that a leaf and its path lead to."""
-    need(0 <= index < size, "the proof names no place in its tree")
+    need(0 <= index < size, "the proof names a place outside its tree")
     hashed, last, steps = sha(b"\0" + content), size - 1, [bytes.fromhex(step) for step in path]
     while last > 0:
         if index % 2 or index < last:
@@ -57,11 +57,11 @@ def signed(text: str, signature: str, key: str) -> bool:
         Ed25519PublicKey.from_public_bytes(b64decode(key)).verify(raw, text.encode())
     except (InvalidSignature, ValueError):
         return False
-    return b64encode(raw).decode() == signature  # spelled in this way alone: no changed byte passes
+    return b64encode(raw).decode() == signature  # only this spelling: no changed byte passes
 
 
 def trusted(rows: list[Json], known: list[str]) -> dict[str, str]:
-    """Public keys by fingerprint: those known, and those that one of them says follow. None for what it says itself."""
+    """Public keys by fingerprint: those known, and those that a known one says follow. None vouches for itself."""
     keys, found = {sha(b64decode(row["public_key"])).hex(): row["public_key"] for row in rows}, set(known)
     for row in rows:
         said = json.loads(row["statement"])
@@ -76,16 +76,23 @@ def check_inclusion(proof: Json, known: list[str]) -> str:
     event, part, tree, one = proof["event"], proof["part"], proof["tree"], proof["checkpoint"]
     keys, said, body = trusted(proof["keys"], known), json.loads(one["statement"]), json.loads(event["body"])
     need(said["key_id"] in keys, f"the checkpoint is signed with a key you do not trust: {said['key_id']}")
-    need(signed(one["statement"], one["signature"], keys[said["key_id"]]), "its signature does not hold")
-    need(said["kind"] == "checkpoint", "what is signed is no checkpoint")
+    need(
+        signed(one["statement"], one["signature"], keys[said["key_id"]]),
+        "the signature of the checkpoint does not hold",
+    )
+    need(said["kind"] == "checkpoint", "what is signed is not a checkpoint")
     need(sha(event["body"].encode()).hex() == event["hash"], "the text of the event does not match its hash")
-    need(body["chain"] == part["chain"] and part["first"] <= body["seq"] <= part["last"], "it is another event")
+    need(
+        body["chain"] == part["chain"] and part["first"] <= body["seq"] <= part["last"], "the proof is of another event"
+    )
     index, size = body["seq"] - part["first"], part["last"] - part["first"] + 1
-    need(climb(bytes.fromhex(event["hash"]), index, size, part["path"]) == part["root"], "it is not in its chain")
+    need(
+        climb(bytes.fromhex(event["hash"]), index, size, part["path"]) == part["root"], "the event is not in its chain"
+    )
     need(tree["size"] == said["leaves"], "the proof is of another checkpoint")
     leaf = "\n".join(str(part[name]) for name in ("chain", "first", "last", "hash", "root")).encode()
-    need(climb(leaf, tree["index"], tree["size"], tree["path"]) == said["root"], "it is not in the checkpoint")
-    return f"{body['chain']}, event {body['seq']} ({body['type']}) was there at {said['made_at']}"
+    need(climb(leaf, tree["index"], tree["size"], tree["path"]) == said["root"], "the event is not in the checkpoint")
+    return f"{body['chain']}, event {body['seq']} ({body['type']}) was in the ledger at {said['made_at']}"
 
 
 def check_receipt(receipt: Json, known: list[str]) -> str:
@@ -94,9 +101,9 @@ def check_receipt(receipt: Json, known: list[str]) -> str:
     fingerprint = sha(b64decode(receipt["public_key"])).hex()
     follows = fingerprint in trusted(receipt.get("succession", []), known)
     need(fingerprint in known or follows, f"the receipt is signed with a key you do not trust: {fingerprint}")
-    need(receipt["kind"] == "receipt" and receipt["key_id"] == fingerprint, "it is no receipt")
+    need(receipt["kind"] == "receipt" and receipt["key_id"] == fingerprint, "it is not a receipt")
     need(signed(text, receipt["signature"], receipt["public_key"]), "the signature of the receipt does not hold")
-    return f"{receipt['reference']} was {receipt['decision']}, says the receipt of {receipt['made_at']}"
+    return f"{receipt['reference']} was {receipt['decision']}, according to the receipt of {receipt['made_at']}"
 
 
 def main() -> int:
@@ -110,9 +117,13 @@ def main() -> int:
         told = parsed(given.file)
         print(f"OK: {(check_inclusion if told['kind'] == 'inclusion' else check_receipt)(told, given.key)}")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        print(f"BROKEN: {error}" if isinstance(error, ValueError) else "BROKEN: Countersign hands out no such file")
+        print(
+            f"BROKEN: {error}"
+            if isinstance(error, ValueError)
+            else "BROKEN: this is not a Countersign proof or receipt"
+        )
         return 1
-    except OSError as error:  # which says nothing of the ledger
+    except OSError as error:  # this says nothing about the ledger
         asked.error(f"{error.filename} cannot be read: {error.strerror}")
     return 0
 

@@ -1,7 +1,7 @@
-"""Looking whether the whole ledger holds, in the background and in slices: the only writer of Verification.
+"""Checks whether the whole ledger holds, in the background and in slices: the only writer of Verification.
 
-First every chain, then every checkpoint, what is noted outside, and every signed decision. A slice is claimed, says how
-far it is and lets go; a worker that dies in it leaves a claim that runs out.
+First every chain, then every checkpoint, what is noted outside, and every signed decision. A slice is claimed, records
+how far it is, and lets go. If its worker dies, its claim runs out.
 """
 
 import logging
@@ -32,9 +32,9 @@ EVERY = timedelta(days=1)
 SLICE_SECONDS = 10.0
 _A_STEP_TAKES = timedelta(minutes=2)
 _WHOLE = Q(chain="", since=None, until=None)
-# So many rows at a time are held against the chains that they are told of in.
+# This many rows at a time are compared with the chains that record them.
 _ROWS = 2000
-# As a break names the signed decisions.
+# A break names the signed decisions by this.
 DECISIONS = "decisions"
 
 
@@ -51,7 +51,7 @@ told_of: list[Source] = [_requests]
 
 
 def start(user: AbstractBaseUser | None, scope: Scope | None = None) -> Verification:
-    """Begin to look, or return what is at it already. Nothing is looked at here: a worker does that."""
+    """Begin a check, or return the one under way. Nothing is checked here: a worker does that."""
     scope = scope or Scope()
     asked = {"chain": scope.chain, "since": scope.since, "until": scope.until}
     running = Verification.objects.filter(state=State.RUNNING, **asked).first()
@@ -71,23 +71,23 @@ def status(id: uuid.UUID) -> Verification | None:
 
 
 def latest() -> Verification | None:
-    """The last one of the whole ledger, under way or over."""
+    """The last check of the whole ledger, under way or over."""
     return past().select_related("started_by").first()
 
 
 def due(now: datetime | None = None) -> list[uuid.UUID]:
-    """Those that are under way and that nobody is at. A day after the last, the whole ledger is looked at anew."""
+    """Checks that are under way and unclaimed. A day after the last, the whole ledger is checked again."""
     now = now or timezone.now()
     last = past(now).values_list("started_at", flat=True).first()
     if ahead := _whole().filter(started_at__gt=now + CLOCKS_DIFFER).first():
-        logger.warning("A verification says that it was begun at %s, which is yet to come.", ahead.started_at)
+        logger.warning("A verification says that it was begun at %s, which is in the future.", ahead.started_at)
     if (last is None or last <= now - EVERY) and ChainHead.objects.exists():
         start(None)
     return list(_free(now).values_list("pk", flat=True))
 
 
 def go_on(id: uuid.UUID, seconds: float = SLICE_SECONDS) -> bool:
-    """Look at the next slice. False: it is over, or somebody else is at it."""
+    """Check the next slice. False: the check is over, or another worker has it."""
     until = time.monotonic() + seconds
     row = _claimed(id)
     while row is not None and row.state == State.RUNNING:
@@ -98,14 +98,14 @@ def go_on(id: uuid.UUID, seconds: float = SLICE_SECONDS) -> bool:
         row.claimed_until = None if over else row.seen_at + _A_STEP_TAKES
         written = {name: getattr(row, name) for name in _WRITTEN}
         if not Verification.objects.filter(pk=id, claimed_until=held).update(**written):
-            return False  # the claim had run out: somebody else goes on from before this step
+            return False  # the claim had run out: another worker continues from before this step
         if over:
             return row.state == State.RUNNING
     return False
 
 
 def look(scope: Scope | None = None) -> Verification:
-    """Chains and checkpoints, here and now and without a row. Whoever asks looks at the signed decisions as well."""
+    """Check chains and checkpoints here and now, without a row. The caller checks the signed decisions."""
     now, scope = timezone.now(), scope or Scope()
     row = Verification(chain=scope.chain, since=scope.since, until=scope.until, started_at=now, seen_at=now)
     while row.state == State.RUNNING and row.cursor.get("phase") != "decisions":
@@ -123,12 +123,12 @@ def _whole() -> QuerySet[Verification]:
 
 
 def past(now: datetime | None = None) -> QuerySet[Verification]:
-    """Those of the whole, the last first. One that says that it is yet to come counts for nothing."""
+    """Checks of the whole ledger, latest first. One dated in the future does not count."""
     return _whole().filter(started_at__lte=(now or timezone.now()) + CLOCKS_DIFFER)
 
 
 def _free(now: datetime) -> QuerySet[Verification]:
-    # A claim that lasts for longer than any was made by a clock that was wrong.
+    # A claim that lasts longer than any was made by a clock that was wrong.
     free = Q(claimed_until=None) | Q(claimed_until__lte=now) | Q(claimed_until__gt=now + _A_STEP_TAKES + CLOCKS_DIFFER)
     return Verification.objects.filter(free, state=State.RUNNING).order_by("started_at")
 
@@ -152,12 +152,12 @@ def _look_at_chains(row: Verification) -> None:
     elif more:
         row.cursor = {"phase": "chains", "at": asdict(walk.cursor)}
     else:
-        # Of single chains it is not looked at what was signed of all.
+        # What was signed about all chains is not checked for single ones.
         row.cursor = {"phase": "rows" if row.whole else "decisions"}
 
 
 def _look_for_chains(row: Verification) -> None:
-    """Whether there is a chain for each row that came with an event: one that was taken away whole leaves no gap."""
+    """Whether there is a chain for each row that came with an event: a chain removed as a whole leaves no gap."""
     place, after = row.cursor.get("source", 0), row.cursor.get("after")
     if place >= len(told_of):
         row.cursor = {"phase": "checkpoints"}
@@ -167,7 +167,7 @@ def _look_for_chains(row: Verification) -> None:
     there = set(ChainHead.objects.filter(pk__in=wanted).values_list("pk", flat=True))
     missing = next((chain for chain in wanted if chain not in there), None)
     if missing is not None:
-        _end(row, Break(missing, 1, "its chain is missing, and there is what it tells of"))
+        _end(row, Break(missing, 1, "its chain is missing, but what it records is there"))
     elif len(rows) == _ROWS:
         row.cursor = {"phase": "rows", "source": place, "after": str(rows[-1][0])}
     else:
@@ -177,7 +177,7 @@ def _look_for_chains(row: Verification) -> None:
 def _look_at_checkpoints(row: Verification) -> None:
     passed = Passed(**row.cursor.get("at", {}))
     held, broken = vouched.go_on(passed)
-    # Without a key that is known there is nobody's word for them.
+    # Without a known key, nothing vouches for them.
     row.checkpoints += held if vouched.known_here() else 0
     if broken is None and not held:
         broken = vouched.ending(passed, settings.LEDGER.anchor_file)
@@ -189,7 +189,7 @@ def _look_at_checkpoints(row: Verification) -> None:
 
 
 def _look_at_decisions(row: Verification) -> None:
-    # Of a time there is no telling which decisions were signed in it: they are looked at with the whole.
+    # For a period nobody can tell which decisions were signed in it. They are checked with the whole.
     if row.whole or row.chain.startswith("run:"):
         row.signed, forged = signatures.verify_all(row.chain or None)
         if forged is not None:
@@ -214,7 +214,7 @@ def _end(row: Verification, broken: Break | None) -> None:
 
 
 def named(broken: dict[str, Any]) -> str:
-    """A break in a sentence, as it is kept with a verification."""
+    """A break as a sentence, as it is kept with a verification."""
     if broken["chain"] == DECISIONS:
         return f"{broken['problem'][0].upper()}{broken['problem'][1:]}."
     what = "checkpoint" if broken["chain"] == vouched.CHECKPOINTS else f"{broken['chain']}, event"

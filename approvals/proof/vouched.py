@@ -1,6 +1,6 @@
 """Whether checkpoints hold: their order, their signatures, their roots, and what is noted of them outside.
 
-What they cover of each chain is held against its events in `chains`; here it is held against what was signed.
+`chains` compares what they cover with the events; this module compares it with what was signed.
 """
 
 from collections.abc import Sequence
@@ -17,13 +17,13 @@ from approvals.proof.chains import GENESIS, Break
 from approvals.proof.checkpoints import KIND, leaf_of
 from approvals.proof.merkle import Tree
 
-# As a break names the row of checkpoints, beside the names of chains.
+# A break names the series of checkpoints by this, next to the names of chains.
 CHECKPOINTS = "checkpoints"
 
 
 @dataclass
 class Passed:
-    """How far one has come."""
+    """How far the check has come."""
 
     number: int = 0
     digest: str = GENESIS
@@ -31,9 +31,9 @@ class Passed:
 
 
 def go_on(passed: Passed, most: int = 100) -> tuple[int, Break | None]:
-    """Look at the next checkpoints. How many hold, and the first that does not; none of both: there are no more.
+    """Check the next checkpoints. Returns how many hold and the first that does not; neither: there are no more.
 
-    Where no key is known, what they state is looked at all the same, and not who signed it.
+    If no key is known, what they state is checked all the same, but not who signed it.
     """
     known = known_here()
     trusted = keys.trusted(LedgerKey.objects.all(), known) if known else None
@@ -48,30 +48,32 @@ def go_on(passed: Passed, most: int = 100) -> tuple[int, Break | None]:
 
 
 def ending(passed: Passed, anchor_file: Path) -> Break | None:
-    """Whether what was noted outside is what is here, and all that is said to be noted in the file is in it."""
+    """Whether what was noted outside is what is here, and the file contains all that is said to be noted in it."""
     reached = anchors.reached()  # before the file, which may grow meanwhile
     known = 0
     try:
         for noted in anchors.read_file(anchor_file) if anchor_file.exists() else ():
             here = Checkpoint.objects.filter(pk=noted.number).values_list("statement", flat=True).first()
             if here != noted.statement and (here is not None or noted.number <= passed.number):
-                return Break(CHECKPOINTS, noted.number, "another one was noted outside of the database")
+                return Break(CHECKPOINTS, noted.number, "a different one was noted outside the database")
             if here is None:
-                return Break(CHECKPOINTS, noted.number, "it was noted outside of the database and is not here")
+                return Break(CHECKPOINTS, noted.number, "it was noted outside the database but is not here")
             known = noted.number
     except (OSError, ValueError, KeyError, TypeError):
-        return Break(CHECKPOINTS, known + 1, "what was noted outside of the database cannot be read")
+        return Break(CHECKPOINTS, known + 1, "what was noted outside the database cannot be read")
     last = Checkpoint.objects.order_by("-number").values_list("number", flat=True).first() or 0
     for number in reached.values():
         if number > last:
-            return Break(CHECKPOINTS, last + 1, "it was noted outside of the database and is not here")
+            return Break(CHECKPOINTS, last + 1, "it was noted outside the database but is not here")
     if reached.get(anchors.FILE, 0) > known:
-        return Break(CHECKPOINTS, known + 1, f"it was noted in {anchor_file.name}, which does not have it any more")
+        return Break(CHECKPOINTS, known + 1, f"it was noted in {anchor_file.name}, which no longer has it")
     return None
 
 
 def known_here() -> Sequence[str]:
-    """The key in use and those of the settings, never one for being in the table. Without any none vouches."""
+    """The key in use and those in the settings; never one merely because it is in the table. Without any, nothing
+    vouches.
+    """
     own = [] if signing_key.problem() else [signing_key.public_key().key_id]
     return [*own, *settings.LEDGER.trusted_keys]
 
@@ -84,7 +86,7 @@ def _problem(row: Checkpoint, passed: Passed, trusted: dict[str, str] | None) ->
         return "what it states does not match its digest"
     if trusted is not None:
         if row.key_id not in trusted:
-            return f"it is signed with a key that nothing leads to ({row.key_id})"
+            return f"it is signed with a key that no trusted key leads to ({row.key_id})"
         if not signing_key.holds(row.statement, row.signature, trusted[row.key_id]):
             return "its signature does not hold"
     said = load(row.statement)

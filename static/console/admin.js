@@ -1,6 +1,6 @@
-// What the admin's pages add for people with script. Without it they read and save the same.
+// What the admin's pages add for people with JavaScript. Without it they read and save the same.
 
-// On a phone a row is a card: each value stands behind the name of its column.
+// On a phone a row is a card: each value follows the name of its column.
 const list = document.getElementById("result_list");
 if (list) {
   const names = [...list.tHead.rows[0].cells].map((cell) => cell.querySelector(".text")?.textContent.trim() ?? "");
@@ -12,7 +12,7 @@ if (list) {
   }
 }
 
-// A part that shows what the form would mean: asked for again while people type.
+// A part that shows what the form would mean. It is fetched again while people type.
 for (const shown of document.querySelectorAll("[data-preview]")) {
   const form = shown.closest("form");
   const watched = shown.dataset.previewOf ? form.querySelector(shown.dataset.previewOf) : form;
@@ -29,7 +29,7 @@ for (const shown of document.querySelectorAll("[data-preview]")) {
       });
       if (answer.ok && !answer.redirected) shown.innerHTML = await answer.text();
     } catch {
-      // Left as it was: a newer question is on its way, or the network is gone.
+      // Leave it as it was: a newer request is on its way, or the network is gone.
     }
   };
   for (const event of ["input", "change"]) {
@@ -38,11 +38,11 @@ for (const shown of document.querySelectorAll("[data-preview]")) {
       timer = setTimeout(ask, 250);
     });
   }
-  // What was typed before an error, or before going back in history.
+  // Show what was typed before an error, or before going back in history.
   if (document.querySelector(".errornote")) ask();
 }
 
-// A name that is offered goes where the cursor is.
+// A name that is offered is inserted at the cursor.
 document.addEventListener("click", (event) => {
   const name = event.target.closest("[data-insert]");
   const field = name && document.getElementById(name.dataset.into);

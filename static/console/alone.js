@@ -1,6 +1,6 @@
-// A page that is a dialog and nothing behind it: closing it leads where its Cancel does.
+// A page that is only a dialog: closing it leads where its Cancel does.
 "use strict";
 document.addEventListener("close", ({ target }) => {
-  // Made modal, it was closed for a moment.
+  // It closes for a moment when it is made modal: ignore that.
   if (!target.open) target.querySelector("[data-close]")?.click();
 }, true);

@@ -1,17 +1,17 @@
-// The page of one request: says what its reader is doing, copies its address, prints it, stops what is stale, and
-// brings back what was typed into the form when it was left for another, or when a decision never arrived, as from
-// somebody signed out meanwhile.
+// The page of one request: says what its reader is doing, copies its address, prints it, stops stale pages, and brings
+// back what was typed if the reader left for another request or a decision never arrived, for example because they had
+// been signed out.
 "use strict";
 (() => {
   const typing = () => document.activeElement?.matches("#decide [data-field]");
   const doing = () => (document.hidden ? "away" : typing() || document.querySelector("#request .was") ? "editing" : "viewing");
 
-  // Of the form, what is of the page and not of its reader.
+  // The form's fields that belong to the page, not to its reader.
   const OWN = new Set(["csrfmiddlewaretoken", "decision_id", "version", "action_digest", "now", "anyway", "assertion"]);
   const form = () => document.getElementById("decide");
   const typed = () => [...new FormData(form())].filter(([name]) => !OWN.has(name));
   const key = () => `form:${document.body.dataset.user}:${form().getAttribute("action")}`;
-  // Typed and left behind on the way to another request; what has changed since is begun afresh.
+  // Typed before the reader went to another request. If the request has changed since, the form starts afresh.
   const left = () => `${key()}${form().elements.version.value}`;
   let back, first, isSent;
 
@@ -31,7 +31,7 @@
   document.addEventListener("submit", ({ target, submitter }) => {
     if (target.id !== "decide" || submitter?.hasAttribute("formaction")) return;
     isSent = true;
-    // What nobody changed is not brought back: meanwhile somebody else may have changed it.
+    // Keep only what the reader changed: somebody else may change the rest meanwhile.
     const now = JSON.stringify(typed());
     if (now !== first) sessionStorage[key()] = now;
   });
@@ -50,7 +50,7 @@
 
   function ready() {
     for (const button of document.querySelectorAll("[data-copy][hidden]")) button.hidden = false;
-    // What changed is looked at before anything is decided.
+    // People must look at what changed before they decide.
     const stale = document.querySelector("#news[data-stale] .callout");
     if (stale) for (const button of document.querySelectorAll("#request .decide [data-needs-live]")) button.disabled = true;
   }

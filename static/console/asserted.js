@@ -1,9 +1,9 @@
-// Passkeys in the dialog of an approval: one shows who its person is, or signs what the form amounts to. Fetched when one
-// is first wanted.
+// Passkeys in the dialog of an approval: one shows who its owner is, or signs the decision in the form. Fetched when a
+// passkey is first needed.
 const words = { NotAllowedError: "No passkey was used. Try again, or sign in again.", 422: "That passkey does not match.", 429: "Too many tries. Wait a few minutes." };
 const says = (text) => { document.getElementById("passkey-says").textContent = text; };
 const form = () => document.getElementById("decide");
-// What a passkey has answered, for the one time the form is sent.
+// A passkey's answer, for the one time the form is sent.
 let signature = null;
 
 document.addEventListener("formdata", ({ target, formData }) => {
@@ -20,7 +20,7 @@ async function renew({ dataset }) {
   const body = new FormData();
   body.set("csrfmiddlewaretoken", form().elements.csrfmiddlewaretoken.value);
   body.set("credential", await ask(asked.request_options));
-  // It leads on when it was right.
+  // A redirect means that it was right.
   const { status } = await fetch(dataset.passkeyTo, { method: "POST", body, redirect: "manual" });
   if (status) throw { name: status };
   document.body.dispatchEvent(new Event("renewed"));
@@ -29,7 +29,7 @@ async function renew({ dataset }) {
 async function sign(button, body) {
   const asked = await fetch(button.dataset.sign, { method: "POST", body, redirect: "error" });
   if (asked.status >= 500) throw new Error("the server did not answer. Try again.");
-  // What cannot be signed as it stands is sent as it is: the page that comes back says why, and keeps what was typed.
+  // If it cannot be signed, send it unsigned: the page that comes back says why, and keeps what was typed.
   if (asked.ok) signature = await ask((await asked.json()).request_options);
   button.disabled = false;
   form().requestSubmit(button);

@@ -1,22 +1,22 @@
-// The dialog of an approval that asks whoever gives it to show who they are: opens a sign-in beside the page, fetches what
-// asks for passkeys when one is wanted, and keeps Approve shut until the server says that what was shown is enough. The
-// server judges by itself when it is pressed.
+// The dialog of an approval whose approver must show who they are: opens a sign-in next to the page, fetches the
+// passkey script when needed, and disables Approve until the server says that what was shown is enough. When it is
+// pressed, the server checks again.
 "use strict";
 (() => {
   const { PublicKeyCredential: Credential } = window, $ = (id) => document.getElementById(id);
-  // A passkey belongs to a name; an address of numbers has none.
+  // A passkey belongs to a host name; an IP address has none.
   const can = Credential?.parseRequestOptionsFromJSON && !/^[\d.]+$|^\[/.test(location.hostname);
 
   function show() {
     const gate = $("approve-gate"), state = $("assurance");
     if (!gate) return;
     gate.disabled = !("assured" in state.dataset);
-    // What was said of not having been it.
+    // Remove the words about a failed try.
     if (!gate.disabled) { document.querySelector("[data-unassured]")?.remove(); $("passkey-says").textContent = ""; }
     for (const link of state.querySelectorAll("[data-beside]")) Object.assign(link, { href: link.dataset.beside, target: "_blank", rel: "opener" });
     for (const button of document.querySelectorAll("[data-passkey-to], [data-sign]")) button.hidden = !can;
     for (const said of state.querySelectorAll("[data-cannot]")) said.hidden = can;
-    // What had the focus is gone.
+    // The element that had the focus is gone.
     const dialog = $("approve-dialog");
     if (dialog.open && !document.activeElement.matches("dialog :enabled, dialog a")) ($("confirm") ?? dialog.querySelector(":enabled:not([hidden]), a")).focus();
   }

@@ -1,4 +1,4 @@
-// A row opens below itself and closes again; keys of the audit trail. Without script a row leads to its permalink.
+// A row opens below itself and closes again; keys of the audit trail. Without JavaScript a row leads to its permalink.
 "use strict";
 (() => {
   const rowOf = (link) => link.closest("tr"), opened = () => document.querySelector("tr.detail");
@@ -13,7 +13,7 @@
     return row;
   }
 
-  // Before htmx hears of it: a second press closes what the first has opened.
+  // Before htmx sees the click: a second press closes what the first opened.
   document.addEventListener("click", (event) => {
     const link = event.target.closest("[data-event]");
     if (!link || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
@@ -22,7 +22,7 @@
 
   document.addEventListener("htmx:after:swap", () => {
     const details = [...document.querySelectorAll("tr.detail")];
-    // Two presses in a row have asked twice.
+    // Two quick presses have fetched it twice.
     for (const extra of details.slice(0, -1)) if (extra.previousElementSibling?.matches(".is-open, .detail")) extra.remove();
     const row = opened()?.previousElementSibling;
     if (!row?.matches("tr[id]") || row.matches(".is-open")) return;

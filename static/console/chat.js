@@ -1,5 +1,5 @@
-// The conversation: sends with one stroke, stops with two, stays at the end while the reader is there,
-// and says aloud what was finished. Everything also works without it.
+// The conversation: sends with one shortcut, stops with two presses, stays at the end while the reader is there, and
+// announces finished messages. Everything also works without it.
 "use strict";
 (() => {
   const AGAIN_MS = 1500, NEAR = 80;
@@ -11,7 +11,7 @@
 
   keys.push(["Mod Enter", "Send", has("say"), null], ["Esc Esc", "Stop the agent", has("stop"), null, "stop"], ["t", "Take over", has("take-over"), window.countersign.press("take-over"), "take-over"]);
 
-  // Its words are those of this machine.
+  // The key is named as on this machine.
   function cap() {
     const send = act("say");
     if (!send || send.querySelector(".kbd")) return;
@@ -19,7 +19,7 @@
   }
   document.addEventListener("DOMContentLoaded", cap);
 
-  // Before the handlers of every page: in the box these keys mean this and nothing else.
+  // Runs before the handlers of every page: in the box these keys mean only this.
   addEventListener("keydown", (event) => {
     if (event.isComposing || event.repeat || document.querySelector("dialog:modal")) return;
     if (event.target === box() && event.key === "Enter" && (event.metaKey || event.ctrlKey)) {
@@ -45,7 +45,7 @@
     if (region && fresh.length) region.textContent = fresh.map((one) => `${one.querySelector("b").textContent}: ${(one.querySelector(".said-b") ?? one).textContent.slice(0, 300)}`).join(". ");
   }
 
-  // A refresh leaves armed what is armed, while it is for the same.
+  // A refresh keeps a button armed if it is still about the same request.
   let armed;
   const about = ({ form, dataset }) => JSON.stringify([form.action, form.version.value, form.action_digest.value, dataset.arms]);
   const label = (button) => button.querySelector("[data-label]");
@@ -66,7 +66,7 @@
     heard = said().length;
     if (!location.search) follow();
     if (location.hash !== "#say-text" || !box()) return;
-    // What led here was sent: it is no draft any more, although the same box asks for more.
+    // The message that led here was sent: it is no longer a draft, although the same box asks for more.
     box().value = box().defaultValue;
     box().dispatchEvent(new Event("input", { bubbles: true }));
     box().focus({ preventScroll: true });

@@ -1,4 +1,4 @@
-// Counts down what carries data-until, in words as the server writes them.
+// Counts down elements with data-until, in the server's words.
 "use strict";
 (() => {
   const { $, $$ } = countersign, ended = new WeakSet();

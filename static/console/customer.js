@@ -1,5 +1,5 @@
-// A customer's page: it follows its conversation, and keeps what is written until it was sent. Without this script a
-// reload shows what is new.
+// A customer's page: follows the conversation, and keeps what is typed until it is sent. Without this script, a reload
+// shows what is new.
 (() => {
   const page = document.querySelector("[data-stream]");
   if (!page) return;
@@ -9,7 +9,7 @@
 
   const connected = () => { offline.hidden = true; offline.textContent = old; };
 
-  // ---- what is written is kept in this tab until a page shows it among what was said
+  // ---- what is typed is kept in this tab until a page shows it in the conversation
 
   const box = document.getElementById("text"), store = sessionStorage, written = `talk:${location.pathname}`, sent = `${written}:sent`;
   const latest = () => Math.max(0, ...[...document.querySelectorAll("#moving li.customer")].map(({ id }) => id.slice(1)));
@@ -18,7 +18,7 @@
   box.value ||= store[written] ?? "";
   box.addEventListener("input", () => { store[written] = box.value; });
 
-  // Sent without a network, it would lead to an error of the browser, and the conversation would be gone.
+  // Sent without a network, it would lead to the browser's error page, and the conversation would be gone.
   document.addEventListener("submit", async (event) => {
     const { target: form, submitter } = event;
     if (navigator.onLine || reached) {
@@ -26,7 +26,7 @@
       return;
     }
     event.preventDefault();
-    // A server on the same machine answers all the same.
+    // A server on the same machine still answers.
     reached = await fetch(page.dataset.part).catch(() => null);
     if (!reached) { offline.textContent = UNSENT; offline.hidden = false; }
     else if (submitter.isConnected) form.requestSubmit(submitter);
@@ -35,9 +35,9 @@
 
   if (!window.EventSource) return;
 
-  // ---- what is new comes by itself
+  // ---- new parts appear on their own
 
-  // What each rendering makes anew says nothing new.
+  // These fields change with every rendering, so they are not news.
   const FRESH = ["csrfmiddlewaretoken", "request_key", "answer_id"].map((name) => `input[name=${name}]`).join();
   function told(part) {
     const copy = part.cloneNode(true);
@@ -46,14 +46,14 @@
   }
 
   const soon = (act) => setTimeout(act, 2000 + Math.random() * 3000);
-  // The stream says nothing twice.
+  // The stream does not repeat what was missed.
   function retry() {
     offline.hidden = false;
     clearTimeout(later);
     later = soon(refresh);
   }
 
-  // The server renders every part; what comes over the stream only says that there is something new.
+  // The server renders every part; the stream only says that there is something new.
   async function refresh() {
     if (asking) { again = true; return; }
     asking = true;
@@ -66,7 +66,7 @@
       const made = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("moving");
       const shown = document.getElementById("moving");
       if (stream.readyState === EventSource.OPEN) connected();
-      // Nobody's finger should miss a button that moves.
+      // Replace nothing that has the focus: a button must not move under a finger.
       if (made && shown && told(made) !== told(shown) && !shown.contains(document.activeElement)) {
         const atEnd = window.innerHeight + window.scrollY >= document.body.scrollHeight - 80;
         shown.replaceWith(made);
@@ -83,7 +83,7 @@
     stream.onopen = connected;
     stream.onerror = () => {
       offline.hidden = false;
-      // After an answer that is no stream, as of a server that starts, the browser itself tries no more.
+      // After an answer that is not a stream, as from a server that is starting, the browser does not retry.
       if (stream.readyState === EventSource.CLOSED) soon(listen);
     };
     for (const name of ["message", "status", "confirmations", "needed", "mode"]) stream.addEventListener(name, refresh);

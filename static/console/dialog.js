@@ -8,7 +8,7 @@
     (dialog.querySelector(":checked[data-reason], textarea, #confirm") ?? dialog.querySelector("button"))?.focus();
   }
 
-  // To select a text out over the edge is no click beside the dialog.
+  // Selecting text past the edge is not a click outside the dialog.
   let pressed;
   document.addEventListener("pointerdown", ({ target }) => { pressed = target; });
 
@@ -26,40 +26,35 @@
   const keyOf = (field) => draftOf(field.form) + (field.id || field.name);
 
   document.addEventListener("input", ({ target: field }) => { if (field.matches("[data-draft]")) store[keyOf(field)] = field.value; });
-  document.addEventListener("submit", ({ target }) => { if (target.querySelector("[data-draft]")) store.sent = draftOf(target); });
+  document.addEventListener("submit", ({ target }) => { store.sent = draftOf(target); });
 
   document.addEventListener("focusin", ({ target }) => { if (target.maxLength > 0) import(document.body.dataset.lengths); });
 
-  // What was typed before this script was there is kept too.
-  function restore() {
-    for (const field of $$("[data-draft]")) {
-      if (field.value !== (field.defaultValue ?? "")) store[keyOf(field)] = field.value;
-      field.value ||= store[keyOf(field)] ?? "";
-      // Of a radio button, which has no id of its own here, it says which of them.
-      if (store[keyOf(field)] === field.value) field.checked = true;
-    }
-  }
-
-  // What was sent and is not asked for again has been decided; what is, was refused or never arrived. Only the box of
-  // comments asks for more when one was said: that is where the page then leads.
-  function forget() {
+  // If the page no longer asks for what was sent, it was accepted; otherwise it was refused or never arrived. A form that
+  // is there again after a success says so, or the page leads to the comments. Of a request that was decided, only a
+  // comment may still be sent.
+  countersign.forget = () => {
     const { sent } = store;
     if (!sent || $$(".problem")[0]) return;
     delete store.sent;
-    if (location.hash !== "#comments" && $$("[data-draft]").some((field) => draftOf(field.form) === sent)) return;
-    for (const key in store) if (key.startsWith(sent)) delete store[key];
+    if (location.hash !== "#comments" && !$$("[data-accepted]")[0] && $$("[data-draft]").some((field) => draftOf(field.form) === sent)) return;
+    const [about] = sent.split("decide/:");
+    for (const key in store) if (key.startsWith(about) && !key.startsWith(`${about}comments/`)) delete store[key];
+  };
+
+  function show() {
+    for (const field of $$("[data-draft]")) {
+      // Keep also what was typed before this script had loaded.
+      if (field.value !== (field.defaultValue ?? "")) store[keyOf(field)] = field.value;
+      field.value ||= store[keyOf(field)] ?? "";
+      // Radio buttons share a key here: the stored value says which one is checked.
+      field.checked ||= store[keyOf(field)] === field.value;
+    }
+    // A dialog opened by the server becomes modal: Tab cannot reach the page behind it.
+    for (const dialog of $$("dialog[open]:not(:modal)")) { dialog.close(); dialog.showModal(); }
   }
 
-  // What the server opened becomes modal: the page behind it cannot be reached by Tab.
-  function cover() { for (const dialog of $$("dialog[open]:not(:modal)")) { dialog.close(); dialog.showModal(); } }
-
-  document.addEventListener("DOMContentLoaded", () => {
-    forget();
-    restore();
-    cover();
-  });
-  document.addEventListener("htmx:after:swap", () => {
-    restore();
-    cover();
-  });
+  document.addEventListener("DOMContentLoaded", countersign.forget);
+  document.addEventListener("DOMContentLoaded", show);
+  document.addEventListener("htmx:after:swap", show);
 })();

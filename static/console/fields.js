@@ -1,5 +1,5 @@
-// The fields of a form that is made of a schema. Morphed, a control keeps what was typed; after Restore it takes what the
-// server wrote.
+// The fields of a form made from a schema. When morphed, a control keeps what was typed; after Restore it takes the
+// server's value.
 "use strict";
 document.addEventListener("htmx:after:swap", () => {
   for (const field of document.querySelectorAll("[data-restored]")) {

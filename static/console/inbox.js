@@ -1,4 +1,4 @@
-// The inbox: a row shown beside the list where there is room, what is ticked, what comes in by itself, what goes.
+// The inbox: the preview next to the list if there is room, ticked rows, rows that arrive, rows that go.
 "use strict";
 (() => {
   const GONE_MS = 10_000;
@@ -33,9 +33,9 @@
     if (box) { event.preventDefault(); $("selecting").checked = tick(box); }
   });
 
-  // What others decided stays a while; what is new comes in by itself only where nobody is reading.
+  // Rows that others decided stay a while; new ones are inserted only while nobody is reading.
   const seen = new WeakSet();
-  // Of a part that could not be loaded only its row is left.
+  // If the preview could not be loaded, only the row says what is chosen.
   const chosen = () => $("peek-id")?.value ?? $$("#queue .is-current")[0]?.id.slice(4);
   let shown = chosen();
 
@@ -56,8 +56,8 @@
     }
   }
 
-  // What comes about another request than the one that was chosen last comes too late, and so does that it failed. What
-  // others do leaves armed what is armed: it is looked at again a little later.
+  // An answer or failure about a request other than the one chosen last comes too late: drop it. If a button is armed,
+  // what others do must not disarm it: look again a little later.
   for (const type of ["htmx:config:request", "htmx:after:request", "htmx:error"]) {
     document.addEventListener(type, (event) => {
       const { ctx } = event.detail, armed = $$("[value=confirm]")[0] && ctx?.sourceEvent?.type === "inbox-changed";
@@ -69,9 +69,9 @@
   }
 
   document.addEventListener("htmx:after:swap", () => {
-    // A refresh of the list may have been asked for before the choice.
+    // The list may have been fetched before the choice.
     if (chosen()) mark(chosen());
-    // A ticked row that others decided takes its box along.
+    // A ticked row that others decided loses its box.
     if (picks(":checked").length < ticked) told();
     const moved = chosen() !== shown;
     shown = chosen();
@@ -85,11 +85,11 @@
     const peek = $("peek");
     if (!row.dataset.peek || !peek?.checkVisibility() || !window.htmx) return;
     const id = row.closest(".q").id.slice(4);
-    // What was typed and ticked belongs to its request: the next one's elements are new.
+    // What was typed and ticked belongs to its request: the next one gets new elements.
     if (id !== chosen()) for (const one of $$("#peek dialog, #peek form:has([data-draft])")) one.remove();
     mark(id);
     countersign.unseen();
-    // Until what is chosen is there. A refresh of the list meanwhile is of what is chosen.
+    // Busy until the chosen one is there. A refresh of the list meanwhile is about the chosen one.
     peek.ariaBusy = true;
     if ($("peek-id")) $("peek-id").value = id;
     peek.setAttribute("hx-get", row.dataset.peek);
@@ -98,13 +98,13 @@
   };
 
   document.addEventListener("click", (event) => {
-    // The new ones come in beside what is being read, which may be another than when their count was shown.
+    // Show the new ones next to the request being read, which may have changed since their count was shown.
     const news = event.target.closest("#news");
     if (news && chosen()) news.search = `${news.search.replace(/&id=.*/, "")}&id=${chosen()}`;
     if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
     const row = event.target.closest(".q-main");
     if (row && countersign.choose(row)) return event.preventDefault();
-    const stepper = event.target.closest('#peek :is([data-act="next"], [data-act="previous"])');
+    const stepper = event.target.closest("#peek .btn-group button");
     if (stepper) { event.preventDefault(); step(stepper.dataset.act === "next" ? 1 : -1); }
   });
 

@@ -5,12 +5,12 @@
   let shownAt = 0, armedAt, shownId, pressedG = -1e9;
 
   const unseen = () => { shownAt = performance.now(); };
-  // What has just come cannot have been read.
+  // What has just appeared cannot have been read.
   const isNew = (since) => performance.now() - since < UNSEEN_MS;
   const isOff = (key) => page.singleKeys === "off" && !/^(Enter|Escape|Mod.*)$/.test(key);
 
-  // What stands in a menu that is closed can be pressed all the same, where the menu itself is shown.
-  // In a part whose successor is on its way nothing can.
+  // A button in a closed menu can be pressed if the menu itself is shown.
+  // In a part that is about to be replaced nothing can.
   const act = (name) => $$(`[data-act="${name}"]`).find((e) => (e.closest("details.menu") ?? e).checkVisibility() && !e.closest("[aria-busy]"));
   const press = (name) => () => { const element = act(name); if (!element || element.disabled) return false; element.click(); };
   const has = (name) => () => act(name);
@@ -21,7 +21,7 @@
     return at < 0 ? all.findIndex((row) => row.ariaCurrent) : at;
   };
 
-  // key, words, where it applies, what it does (false: nothing), the act whose button carries the cap
+  // key, words, where it applies, what it does (false: nothing), the act whose button shows the key
   const KEYS = [
     ["a", "Approve (high risk: arms, Enter confirms)", has("approve"), approve, "approve"],
     ["e", "Edit the arguments", has("edit"), edit, "edit"],
@@ -60,7 +60,7 @@
     const label = button.querySelector("[data-label]"), words = label.textContent;
     button.value = "confirm";
     label.textContent = button.dataset.arms;
-    // Morphed, the same button may be something else by then, or armed for that.
+    // By then the button may have been morphed into another, or armed for another act.
     const disarm = ({ key }) => {
       if (key !== "Escape" || button.onkeydown !== disarm || button.value !== "confirm") return;
       button.value = "approve";
@@ -107,23 +107,23 @@
 
   document.addEventListener("click", (event) => {
     if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey) return;
-    if (event.target.closest('[data-act="search"]')) { event.preventDefault(); open("#palette"); return; }
-    // To confirm is an act by itself: no rest of a double click, and not before its words can have been read.
+    if (event.target.closest('[data-act="search"]')) { event.preventDefault(); return open("#palette"); }
+    // Confirming is an act of its own: not the end of a double click, nor before its words can have been read.
     const button = event.target.closest("[data-arms]");
     if (!button || (button.value === "confirm" && event.detail < 2 && !isNew(armedAt))) return;
     event.preventDefault();
     arm(button);
   });
 
-  // Once is enough. What only closes a dialog sends nothing.
+  // Send once. A form that only closes a dialog sends nothing.
   function lock() { for (const button of $$("[data-needs-live]:enabled")) button.disabled = button.dataset.sent = true; }
   function unlock() { for (const button of $$("[data-sent]")) { button.disabled = false; delete button.dataset.sent; } }
   document.addEventListener("submit", (event) => { if (!event.target.matches("[method=dialog]")) setTimeout(lock); });
   addEventListener("pageshow", (event) => { if (event.persisted) unlock(); });
-  // What htmx sends leaves the page where it is, whatever comes of it.
+  // What htmx sends leaves the page where it is, whatever the outcome.
   document.addEventListener("htmx:finally:request", (event) => { if (event.detail.ctx.sourceEvent?.type === "submit") unlock(); });
 
-  // At once: what is typed next is no key of the page.
+  // Open it at once, so that what is typed next is not taken for a key of the page.
   function open(id) { $$(id)[0].showModal(); import(page.palette).then((found) => found.fill(id)); }
 
   const NAMES = { Escape: "Esc", Mod: /Mac|iP/.test(navigator.platform) ? "⌘" : "Ctrl" };
@@ -148,21 +148,21 @@
     if (now !== shownId) { unseen(); shownId = now; }
   }
 
-  // `choose`: a page's way to show a row beside its list. `unseen`: something else is shown now.
+  // `choose`: a page's way to show a row next to its list. `unseen`: something else is shown now.
   Object.assign(countersign, { keys: KEYS, act, press, has, rows, step, isOff, caps, unseen });
 
-  // What is typed into a text is text. Enter alone sends nothing, from a reason as little as from there.
+  // In a text field, keys are text. Enter alone sends nothing, neither there nor from a reason.
   function pick(event) {
     if (event.key === "Enter" && event.target.matches("[data-reason]")) event.preventDefault();
     const radio = $$("dialog:modal [data-reason]").find((one) => one.dataset.reason === event.key);
     if (!radio || isOff(event.key) || event.target.matches("textarea")) return;
     event.preventDefault();
     radio.focus();
-    radio.checked = true;
+    radio.click();
   }
 
   document.addEventListener("keydown", (event) => {
-    // A key that is held down on what it has armed would go on to confirm it.
+    // A key held down on a button it has armed would go on to confirm it.
     if (event.repeat && "Enter ".includes(event.key) && event.target.matches("[data-arms]")) event.preventDefault();
     if (event.isComposing || event.repeat || event.defaultPrevented) return;
     const [dialog] = $$("dialog:modal"), mod = event.metaKey || event.ctrlKey;
@@ -175,7 +175,7 @@
     const typing = event.target.closest?.("input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable]");
     if (mod && event.key === "Enter" && (dialog || typing)) {
       event.preventDefault();
-      // From the fields of a decision it decides; from elsewhere it sends what is written there, or nothing.
+      // In the fields of a decision it decides; elsewhere it sends what is written there, or nothing.
       if (dialog || typing.form?.id !== "decide") (dialog ?? typing.form)?.querySelector('[data-act="send"]')?.click();
       else if (!isNew(shownAt)) approve();
       return;
@@ -188,18 +188,18 @@
     if (mod || event.altKey) return;
     let key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
     if (isOff(key) && !/^Arrow/.test(key)) return;
-    // After G comes a page or nothing: never what the letter does alone.
+    // After G a letter opens a page or does nothing: never what it does alone.
     const isPage = performance.now() - pressedG < AFTER_G_MS;
     pressedG = !isPage && key === "g" ? performance.now() : -1e9;
     if (isPage) key = `g ${key}`;
     else if (event.shiftKey && /^[a-z]$/.test(key)) key = `Shift+${key}`;
-    // Keys that only look elsewhere need not wait until what is shown can have been seen.
+    // Keys that only change the view need not wait until what is shown can have been read.
     if (isNew(shownAt) && !/^[jkuvg?/]|Esc|Shift/.test(alias(key))) return;
     const found = KEYS.findLast(([name, , applies, run]) => run && alias(key) === name && applies());
     if (found ? found[3](event) !== false : evidence(key)) event.preventDefault();
   });
 
-  // Elsewhere than in lists arrows scroll.
+  // Outside lists, arrows scroll.
   const alias = (key) => (rows().length && { ArrowDown: "j", ArrowUp: "k" }[key]) || key;
 
   document.addEventListener("DOMContentLoaded", () => {

@@ -13,7 +13,7 @@
   }
   for (const kind of ["pointerdown", "keydown", "wheel"]) document.addEventListener(kind, active, { passive: true });
 
-  // Going on to another page of the console is no leaving: the claim goes along, for as long as its lease.
+  // Going to another page of the console is not leaving: the claim is kept until its lease ends.
   for (const kind of ["click", "submit"]) {
     document.addEventListener(kind, (event) => { if (event.target.closest("a[href], form")) within = Date.now(); });
   }

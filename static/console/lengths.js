@@ -1,11 +1,11 @@
-// Says how much of a field is used from four fifths on, and that something was cut because it did not fit: a browser cuts
-// without a word. Fetched when the first field with a limit is entered.
+// Says how full a field is from four fifths on, and that text was cut because it did not fit: browsers cut it silently.
+// Fetched when the first field with a limit gets the focus.
 const WORTH_SAYING = 0.8;
 const shown = (number) => number.toLocaleString("en");
-// Nobody counts the letters of a number or a code.
+// Shorter fields hold a number or a code, where nobody counts letters.
 const SHORT = 24;
 const is = (field) => field?.maxLength > SHORT && field.matches("textarea, .field input:not([type=password])");
-// Fields in which something was cut, until there is room again.
+// Fields whose text was cut, until there is room again.
 const cut = new WeakSet();
 
 function note(field) {
@@ -33,7 +33,7 @@ document.addEventListener("beforeinput", ({ target: field, data, dataTransfer, i
   const given = (data ?? dataTransfer?.getData("text") ?? "").replace(/\r\n?/g, "\n");
   const selected = field.selectionEnd - field.selectionStart;
   if (field.value.length - selected + given.length <= field.maxLength) return;
-  // When the browser has cut it.
+  // After the browser has cut it.
   setTimeout(() => {
     cut.add(field);
     const text = say(field), spoken = document.getElementById("spoken");

@@ -1,4 +1,4 @@
-// Whether the page is current, signed in, complete and of this release. Loaded before htmx, whose first events it hears.
+// Whether the page is current, signed in, complete and of this release. Loaded before htmx, to catch its first events.
 "use strict";
 (() => {
   const STALE_MS = 25_000, OFFLINE_MS = 60_000, LOST_MS = 3000, SPEAK_MS = 10_000;
@@ -6,7 +6,7 @@
   let last = 0, since = Date.now(), opened, ended, unreachable, lostAt, connection, offlineSince;
 
   const $ = (id) => document.getElementById(id), $$ = (selector) => [...document.querySelectorAll(selector)], page = document.body.dataset;
-  // What the scripts of a page share.
+  // Shared by the scripts of a page.
   window.countersign = { $, $$ };
   const long = (ms) => (ms < 120_000 ? `${Math.round(ms / 1000)} s` : `${Math.round(ms / 60_000)} min`);
   const ask = (url) => fetch(url, { headers: { Accept: "application/json" }, redirect: "error" })
@@ -33,7 +33,7 @@
       const text = label.closest(".rail, .topbar") ? words.split(/[.,]/)[0] : words;
       if (label.textContent !== text) label.textContent = text;
     }
-    // What is not current is not decided on. A page that never had a stream decides as without script.
+    // Nobody decides on a stale page. A page that never had a stream decides as without JavaScript.
     const stop = kind === "off" || (kind === "stale" && opened);
     for (const button of $$("[data-needs-live]")) {
       if (stop ? button.disabled && !button.dataset.why : !button.dataset.why) continue;
@@ -71,7 +71,7 @@
     spoken = waiting; spokenAt = Date.now();
   }
 
-  // ---- signed out: sign in beside this page, then go on in it
+  // ---- signed out: sign in next to this page, then continue in it
 
   let parked;
   function expire() {
@@ -85,10 +85,10 @@
   async function resume(asked) {
     if (!ended) return;
     const session = await ask(page.session);
-    // It may have been asked twice at once, and only one stream goes on.
+    // Two calls may be under way at once; only one may resume the stream.
     if (!ended) return;
     if (!session?.user) { $("still").hidden = !asked; return; }
-    // Somebody else's page is not theirs to go on with.
+    // A different person must not continue on this page.
     if (session.user !== page.user) return location.reload();
     for (const field of $$("[name=csrfmiddlewaretoken]")) field.value = session.token;
     document.body.setAttribute("hx-headers:inherited", JSON.stringify({ "X-CSRFToken": session.token }));
@@ -101,7 +101,7 @@
     show();
   }
 
-  // ---- what could not be loaded says so in its place
+  // ---- a part that could not be loaded says so in its place
 
   function fail({ detail: { ctx } }) {
     const status = ctx?.response?.status, target = ctx?.target;
@@ -116,7 +116,7 @@
       if (ctx.sourceEvent?.type) htmx.trigger(ctx.sourceElement, ctx.sourceEvent.type);
       else htmx.ajax(ctx.request.method, ctx.request.action, { source: ctx.sourceElement, target, swap: ctx.swap });
     });
-    // What was there must not be taken for what was asked for.
+    // The old content must not be taken for what was asked for.
     if (target.ariaBusy) target.replaceChildren();
     target.ariaBusy = null;
     target.prepend(words);
@@ -134,7 +134,7 @@
   document.addEventListener("htmx:error", fail);
   document.addEventListener("inbox-changed", count);
   document.addEventListener("session.expired", expire);
-  // Another page has the place of this one.
+  // Another page's stream has taken this one's place.
   document.addEventListener("replaced", () => { lostAt = 1; });
   document.addEventListener("deploy", (event) => { $("newer").hidden = event.detail.data === page.release; });
   document.addEventListener("click", (event) => { if (event.target.closest("[data-again]")) resume(true); });
@@ -142,7 +142,7 @@
     if (document.hidden) return;
     since = Date.now();
     resume();
-    // Killed silently while the tab was hidden, a stream looks open.
+    // A stream that was cut silently while the tab was hidden still looks open.
     if (opened && since - last > STALE_MS) reconnect();
   });
   addEventListener("focus", () => resume());
@@ -154,7 +154,7 @@
     if (navigator.onLine === false) reach();
     if (opened && Date.now() - last > STALE_MS + 5000) reconnect();
   }, 1000);
-  // What becomes due does so without an event.
+  // No event says when a request becomes due.
   setInterval(() => { if (!ended && waiting) count(); }, 30_000);
   document.addEventListener("DOMContentLoaded", () => {
     reach();

@@ -1,4 +1,4 @@
-// Tells what is new while the inbox is in a hidden tab, if its reader allowed that; takes back what is so no longer.
+// Tells news while the inbox is in a hidden tab, if its reader allowed that; closes notices that are out of date.
 "use strict";
 (() => {
   const banner = countersign.$("notify");
@@ -30,13 +30,13 @@
     const fresh = notices.filter(({ id }) => document.hidden && known && !known.has(id));
     known = new Set([...known ?? [], ...ids]);
     if (!fresh[0]) return;
-    // More than three in half a minute are told of together.
+    // More than three in half a minute become one notice.
     lately = [...lately, ...fresh.map(Date.now)].filter((at) => Date.now() - at < 30_000);
     if (lately.length > 3) tell({ id: "many", title: `${lately.length} more to look at`, url: "/inbox/" });
     else shown.push(...fresh.map(tell));
   }
 
   document.addEventListener("inbox-changed", look);
-  // What becomes due does so without an event.
+  // No event says when a request becomes due.
   setInterval(look, 30_000);
 })();

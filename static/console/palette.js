@@ -41,7 +41,7 @@ function offer() {
 
 input.addEventListener("input", offer);
 dialog.addEventListener("close", () => { input.value = ""; });
-// What swaps is mostly something of the page behind.
+// Most swaps happen in the page behind.
 document.addEventListener("htmx:after:swap", () => { if (dialog.open) choose(chosen()); });
 dialog.addEventListener("keydown", (event) => {
   const all = options(), at = all.indexOf(chosen()), by = { ArrowDown: 1, ArrowUp: -1 }[event.key];

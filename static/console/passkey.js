@@ -1,9 +1,9 @@
-// Passkeys: asks the browser for one, puts its answer into the form beside the button, and sends the form.
-// A form for passkeys is hidden until this finds that the browser can: no button that does nothing.
+// Passkeys: asks the browser for one, puts its answer into the button's form, and sends the form. A form for passkeys
+// is hidden until this finds that the browser can use them, so no button does nothing.
 "use strict";
 (() => {
   const { PublicKeyCredential: Credential } = window;
-  // A passkey belongs to a name; an address of numbers has none.
+  // A passkey belongs to a host name; an IP address has none.
   const can = Credential?.parseRequestOptionsFromJSON && Credential.parseCreationOptionsFromJSON && !/^[\d.]+$|^\[/.test(location.hostname);
 
   async function options(form) {
@@ -22,7 +22,7 @@
     return navigator.credentials.create({ publicKey: Credential.parseCreationOptionsFromJSON(publicKey) });
   }
 
-  const words = { NotAllowedError: "No passkey was used. Try again, or take another way.", InvalidStateError: "This device has a passkey for you already." };
+  const words = { NotAllowedError: "No passkey was used. Try again, or use another way.", InvalidStateError: "This device already has a passkey for you." };
 
   for (const form of document.querySelectorAll("form[data-passkey]")) {
     if (!can) continue;

@@ -1,4 +1,4 @@
-// A run's page: the row that is chosen, what is folded, keys, and what a refresh must leave as it is.
+// A run's page: the chosen row, folded steps, keys, and what a refresh must not change.
 "use strict";
 (() => {
   const { keys, act, press, has } = window.countersign;
@@ -7,7 +7,7 @@
   const chosen = () => document.querySelector('a.tr[aria-current="true"]');
   const folded = new Set();
   let atEnd = false, before = null;
-  // A refresh that has been asked for and has not begun, or was given up for what somebody chose.
+  // A refresh that was asked for but has not begun, or was aborted because somebody chose a row.
   let missed = false;
 
   const calls = (step) => document.querySelectorAll(`.trace li[data-step="${step}"]:has(> .in1, > .in2)`);
@@ -46,7 +46,7 @@
     ["ArrowRight", "Unfold them", () => Boolean(trace()), () => fold(false)],
   );
 
-  // The table of keys knows no shift.
+  // Handled here: the row in the table only shows the key.
   document.addEventListener("keydown", (event) => {
     if (event.key === "N" && !event.target.closest("input, textarea") && press("previous-match")() !== false) event.preventDefault();
   }, true);
@@ -56,15 +56,15 @@
     if (link && navigator.clipboard && !event.ctrlKey && !event.metaKey) { event.preventDefault(); copy(link); return; }
     const row = event.target.closest("a.tr[hx-get]:not([hx-target])");
     if (!row || event.ctrlKey || event.metaKey || event.shiftKey) return;
-    // Enter on the row that is shown goes on into what is shown.
+    // Enter on the chosen row moves the focus into the inspector.
     if (row === chosen() && !event.detail) document.getElementById("inspector").focus();
     mark(row);
     document.getElementById("inspector").ariaBusy = true;
     run().classList.add("is-inspecting");
   });
 
-  // What somebody chooses takes the place of a refresh under way, which would show what had been chosen before, and one
-  // that is asked for meanwhile comes after it. It asks for what is shown by then, and for all that has been loaded.
+  // Choosing a row aborts a refresh under way, which would show the earlier choice; a refresh asked for meanwhile comes
+  // afterwards. It asks for what is shown by then, and for everything that has been loaded.
   const isRefresh = (ctx) => ctx.sourceElement.id === "run";
   document.addEventListener("htmx:config:request", ({ detail: { ctx } }) => { missed ||= isRefresh(ctx); });
   document.addEventListener("htmx:before:request", ({ detail: { ctx } }) => {
@@ -77,7 +77,7 @@
   });
   document.addEventListener("htmx:finally:request", ({ detail: { ctx } }) => {
     if (isRefresh(ctx)) missed ||= ctx.status.includes("AbortError");
-    // One that waited begins right after this.
+    // A refresh that waited begins right after this.
     else setTimeout(() => { if (missed) htmx.trigger(document.body, "run-changed"); });
   });
   document.addEventListener("htmx:before:swap", () => {
@@ -87,7 +87,7 @@
   });
   document.addEventListener("htmx:after:swap", () => {
     draw();
-    // By going back, or by a key: what the inspector shows is chosen.
+    // After going back, or after a key: the row in the inspector is the chosen one.
     mark(document.getElementById(`row-${document.getElementById("inspector")?.dataset.row}`));
     if (atEnd && trace()) trace().scrollTop = trace().scrollHeight;
     else if (chosen()?.id !== before) chosen()?.scrollIntoView({ block: "nearest" });

@@ -1,8 +1,8 @@
-// Cancelling in the list: a second click within three seconds does it. Without script the link asks on a page.
+// Cancelling in the list: a second click within three seconds does it. Without JavaScript the link asks on a page.
 "use strict";
 (() => {
   const ARM_MS = 3000;
-  // Kept beside the page, not in it: rows are made anew whenever a run moves.
+  // Kept outside the page's elements: rows are replaced whenever a run moves.
   let armed = "", timer = 0;
 
   const show = () => {

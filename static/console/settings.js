@@ -1,4 +1,4 @@
-// Notifications of the browser: its permission is asked for from the button here, and the test shows one.
+// Browser notifications: the button here asks for permission, and the test shows one.
 "use strict";
 (() => {
   const ask = document.querySelector("[data-notify-ask]"), state = document.querySelector("[data-notify-state]");
@@ -22,7 +22,7 @@
   const line = tested.querySelector("[data-tested-browser]");
   if (permission() !== "granted") { line.textContent = `Browser: not shown. ${words[permission()] ?? "It has no notifications."}`; return; }
   try {
-    new Notification(tested.dataset.tested, { body: "This is a test. Nothing waits for you because of it.", tag: "test" });
+    new Notification(tested.dataset.tested, { body: "This is a test. There is nothing for you to do.", tag: "test" });
     line.textContent = "Browser: shown, unless your system holds notifications back.";
   } catch (error) {
     line.textContent = `Browser: not shown. ${error.message}`;

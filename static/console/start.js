@@ -1,5 +1,5 @@
-// The form of a new run, as it was left in this tab: with the agent that was chosen there come its fields and routes.
-// Cancel leaves nothing behind.
+// The form of a new run, as it was left in this tab: the chosen agent brings its fields and routes. Cancel leaves
+// nothing behind.
 "use strict";
 addEventListener("load", () => {
   const agent = document.querySelector("#start [name=agent]:checked");
@@ -7,6 +7,6 @@ addEventListener("load", () => {
 });
 document.addEventListener("click", ({ target }) => {
   const form = target.closest("[data-discard]")?.closest("form");
-  // As if it had been sent: the next page forgets it.
+  // Treated as sent, so the next page forgets it.
   if (form) sessionStorage.sent = `draft:${document.body.dataset.user}:${form.getAttribute("action")}:`;
 });

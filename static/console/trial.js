@@ -1,4 +1,4 @@
-// Trying a tool: ⌘↵ or Ctrl+Enter is a dry run, whose outcome is then read out and in sight.
+// Trying a tool: ⌘↵ or Ctrl+Enter does a dry run, whose outcome is then read out and scrolled into view.
 "use strict";
 (() => {
   const { keys, act, has, caps } = window.countersign;

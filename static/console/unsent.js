@@ -1,3 +1,3 @@
-// Whoever is asked to sign in has sent nothing: what they wrote before is kept for the page they go back to.
+// A person asked to sign in has sent nothing: what they typed is kept for the page they return to.
 "use strict";
 delete sessionStorage.sent;

@@ -11,7 +11,7 @@ from approvals.models import Approval, Rule
 
 
 def access_to(clerk: Any, key: str = "ticket-7", customer: str = "Ana") -> Access:
-    """A conversation of the clerk's, in the hands of a program of Sam's that speaks with its customer."""
+    """A conversation of the clerk's, handled by a program of Sam's that speaks with its customer."""
     conversation, _ = customers.open_conversation(clerk.agent.name, key, customer, clerk.starter, "test")
     return Access(Conversation.objects.select_related("agent").get(pk=conversation.pk), clerk.starter, "token shop")
 
@@ -31,7 +31,7 @@ def confirm(access: Access, approval: Approval, yes: bool = True, **changes: Any
 
 
 def customer_rule(tool: str = "pay", **columns: Any) -> Rule:
-    """A rule by which the customer answers for calls of a tool."""
+    """A rule under which the customer confirms calls of a tool."""
     return rule(f"{tool}-confirmed", tool=tool, answered_by="customer", **columns)
 
 

@@ -1,4 +1,4 @@
-"""PostgreSQL as tests of its connections see it: beside the product's own, and with few of those."""
+"""PostgreSQL as tests of its connections see it: through a connection apart from the product's, which has few."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -74,7 +74,7 @@ class RunBuilder:
         cost: str | None = "0.02",
         model: str = "large",
     ) -> list[ToolExecution]:
-        """The model decides: says something, asks for calls. It has just finished thinking."""
+        """The model decides: says something, makes calls. It has just finished thinking."""
         if self.run.state != Run.State.RUNNING:
             self.claim()
         now = timezone.now()
@@ -134,7 +134,7 @@ class RunBuilder:
 
     def decide(self, approval: Approval, user: User, type: str = "approve", **values: Any) -> Approval:
         approval.refresh_from_db()
-        verdict = decisions.Verdict(
+        incoming = decisions.Incoming(
             id=uuid.uuid4(),
             type=type,
             user=user,
@@ -145,7 +145,7 @@ class RunBuilder:
         with ledger.transaction():
             locked = runs.lock(self.id)
             assert locked is not None
-            taken = decisions.decide(approval.pk, verdict, timedelta(hours=1))
+            taken = decisions.decide(approval.pk, incoming, timedelta(hours=1))
             assert isinstance(taken, Taken), taken
             runs.wake(locked, taken.approval.runs_at)
         return taken.approval
@@ -175,7 +175,7 @@ class RunBuilder:
 
 
 def proposal(tool: Tool, arguments: Any = None, **values: Any) -> Proposal:
-    """A call of this tool. Reads run at once, everything else asks, unless told otherwise."""
+    """A call of this tool. Reads run at once and everything else asks, unless told otherwise."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
     call = ToolCall(f"call-{uuid.uuid4().hex[:6]}", tool.name, text)
     defaults: dict[str, Any] = (

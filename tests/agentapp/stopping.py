@@ -1,4 +1,4 @@
-"""What tests of breakers, switches and keys have in common: a clerk with tools that fail and stop when told to."""
+"""What tests of breakers, switches and keys share: a clerk with tools that fail and stop when told to."""
 
 from datetime import timedelta
 from typing import Any
@@ -22,7 +22,7 @@ def desk(clerk: Clerk, settings: Any) -> Clerk:
 
 
 def fail_times(desk: Clerk, times: int, tool: str = "ask") -> None:
-    """Let a tool fail in so many runs, and be well again."""
+    """Make a tool fail in this many runs, and then work again."""
     stopping_tools.BROKEN[tool] = stopping_tools.failing()
     for number in range(times):
         desk.run(calls(call("a", tool, about=str(number))), says("done"))
@@ -30,13 +30,13 @@ def fail_times(desk: Clerk, times: int, tool: str = "ask") -> None:
 
 
 def cool(**which: Any) -> None:
-    """Let the time pass that open breakers let nothing through, and that a probe may take."""
+    """Let the time pass in which open breakers let nothing through and a probe may still be running."""
     past = timezone.now() - timedelta(hours=1)
     Breaker.objects.filter(**which).update(opened_at=past)
     Breaker.objects.filter(**which, state="half_open").update(probe_until=past)
 
 
 def configured() -> list[str]:
-    """The types of the events about what is stopped, in order."""
+    """The types of the events about stopped things, in order."""
     chain = Event.objects.filter(chain="configuration").order_by("seq").values_list("type", flat=True)
     return [type_ for type_ in chain if type_.startswith(("breaker.", "switch."))]

@@ -1,4 +1,4 @@
-"""Whose account is changed hears of it by mail, once it is so."""
+"""The owner of a changed account is told by mail, after the change."""
 
 from typing import Any
 
@@ -63,7 +63,7 @@ def test_another_address_is_told_to_the_one_that_was_without_a_link_that_would_n
     [message] = mailoutbox
     assert message.to == ["dana@example.test"]
     assert "The mail address of your account was changed." in message.subject
-    assert "Tell an administrator at once" in message.body
+    assert "tell an administrator at once" in message.body
     assert "http" not in message.body
     assert "evil" not in message.body
 
@@ -80,7 +80,7 @@ def test_where_no_password_can_be_chosen_by_mail_an_administrator_is_named(
 
     mailed(dana, account_changes.PASSWORD_CHANGED)
 
-    assert "Tell an administrator at once" in mailoutbox[0].body
+    assert "tell an administrator at once" in mailoutbox[0].body
     assert "http" not in mailoutbox[0].body
 
 
@@ -107,7 +107,7 @@ def test_a_mail_server_that_is_down_breaks_nothing(
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """What workers are told to mail."""
+    """The mails that workers are told to send."""
     found: list[tuple[Any, ...]] = []
     monkeypatch.setattr(current_app, "send_task", lambda name, arguments, **_: found.append((name, *arguments[:3])))
     return found
@@ -147,7 +147,7 @@ def test_a_broker_that_is_down_keeps_nobody_from_changing_a_password(
 
     monkeypatch.setattr(current_app, "send_task", down)
     nudges.account_changed(dana.pk, account_changes.PASSWORD_CHANGED, "", NOW)
-    assert "No worker could be told to mail user" in caplog.text
+    assert "Could not tell a worker to mail user" in caplog.text
 
 
 def test_mail_about_accounts_takes_one_thread_and_comes_back_for_its_turn(
@@ -163,7 +163,7 @@ def test_mail_about_accounts_takes_one_thread_and_comes_back_for_its_turn(
         monkeypatch.setattr(task, "retry", retry)
     asks = lambda: tasks.mail_reset_links("dana@example.test", {})  # noqa: E731
     changes = lambda: mailed(dana, account_changes.PASSWORD_CHANGED)  # noqa: E731
-    # Another thread waits for a mail server that says nothing.
+    # Another thread waits for a silent mail server.
     with outgoing.turn(tasks.ACCOUNTS, apart=True) as its:
         assert its
         for mails in (asks, changes):
@@ -192,7 +192,7 @@ def test_mail_about_accounts_that_never_had_its_turn_is_noted_and_the_log_does_n
         tasks.mail_account_change.apply((dana.pk, account_changes.PASSWORD_CHANGED, "", NOW), retries=tasks.MAIL_TRIES)
 
     assert mailoutbox == []
-    assert caplog.text.count("A mail about an account is given up") == 2
+    assert caplog.text.count("A mail about an account was given up") == 2
     assert "dana@example.test" not in caplog.text
     [asked] = Event.objects.filter(type="signin.reset_asked")
     assert asked.data == {"user": "dana", "known": True, "mailed": False, "reason": "mail_failed"}

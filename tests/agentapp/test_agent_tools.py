@@ -223,7 +223,11 @@ def test_an_agent_that_is_deleted_can_be_asked_no_more(staff: Client) -> None:
 
 @pytest.mark.parametrize(
     ("listed", "message"),
-    [('["nobody"]', "There is no agent &#x27;nobody&#x27;"), ('{"refunds": 1}', "A list of names"), ("[1]", "A list")],
+    [
+        ('["nobody"]', "There is no agent &#x27;nobody&#x27;"),
+        ('{"refunds": 1}', "Give a list of agent names"),
+        ("[1]", "Give a list"),
+    ],
 )
 def test_a_list_of_agents_names_agents_that_there_are(staff: Client, listed: str, message: str) -> None:
     Agent.objects.create(name="refunds")

@@ -1,4 +1,4 @@
-"""Checkpoints at an address outside, and what is said when it does not take them."""
+"""Checkpoints sent to an address outside, and what is reported if it does not accept them."""
 
 import ipaddress
 import json
@@ -54,7 +54,7 @@ def test_what_was_not_taken_is_told_again_later(outside: Receiver) -> None:
     assert anchoring.send_due() == 0
     row = Anchor.objects.get(pk="url")
     assert (row.reached, row.attempts, row.problem) == (0, 1, "The server answered 503.")
-    assert anchoring.send_due() == 0  # not before its time
+    assert anchoring.send_due() == 0  # not before it is due
     assert len(outside.received) == 1
     Anchor.objects.update(next_at=timezone.now())
     assert anchoring.send_due() == 1
@@ -115,7 +115,7 @@ def test_a_check_that_does_not_end_for_two_days_is_a_problem_until_one_does(djan
     assert problem.message == "No check of the whole ledger has ended for 49 h."
     tasks.verify_ledger(str(row.pk))
     assert health.look() == []
-    # The next one is begun, and does not end either.
+    # The next check starts, and does not end either.
     verifying.start(None)
     Verification.objects.filter(pk=row.pk).update(finished_at=timezone.now() - timedelta(hours=49))
     assert [problem.code for problem in health.look()] == ["ledger_not_checked"]

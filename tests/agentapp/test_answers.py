@@ -153,11 +153,11 @@ def test_a_call_that_was_done_before_is_told_what_came_of_it(clerk):
 def test_a_failure_that_is_fatal_must_not_be_tried_again_and_one_that_is_not_may(clerk):
     fatal, _ = told(clerk, call("a", "fail", how="never"))
     assert fatal.startswith("Error (fatal_error, tool_failure): ")
-    assert fatal.endswith("It must not be tried again as it is.")
+    assert fatal.endswith("Do not try it again unchanged.")
     Tool.objects.filter(name="fail").update(max_attempts=1)
     later, _ = told(clerk, call("a", "fail", how="later"))
     assert later.startswith("Error (retryable_error, tool_failure): ")
-    assert "must not" not in later
+    assert "Do not try" not in later
 
 
 def test_of_a_failed_call_that_a_hook_changed_the_model_is_told_that_it_was_another(clerk):
@@ -180,6 +180,7 @@ def test_what_an_edited_call_ran_with_before_it_was_rejected_is_not_what_ran():
 
 def test_a_read_that_is_too_slow_may_be_tried_again(clerk):
     clerk_tools.GATES["never"] = threading.Event()
+    Tool.objects.filter(name="hang").update(timeout_seconds=1)
     text, execution = told(clerk, call("a", "hang", name="never"))
     clerk_tools.GATES["never"].set()
     assert text.startswith("Error (retryable_error, tool_timeout): ")
@@ -192,7 +193,7 @@ def test_a_call_whose_outcome_is_unknown_may_have_had_its_effect(clerk):
     run = clerk.run(calls(call("a", "send", to="ana", how="lost")))
     text = answer(clerk.execution(run, "a")).text
     assert text.startswith("Error (fatal_error, outcome_unknown): ")
-    assert "may have taken place" in text
+    assert "may have taken effect" in text
     assert not answer(clerk.execution(run, "a")).ok
 
 

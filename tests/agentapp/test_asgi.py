@@ -1,4 +1,4 @@
-"""Clients that go away: what was begun for them ends in good order, and nothing of it is missing for others."""
+"""Clients that go away: what was begun for them ends cleanly, and others lose nothing."""
 
 import asyncio
 import signal
@@ -17,7 +17,7 @@ from agentapp import asgi
 from benchmarks.servers import free_port
 from tests.processes import PATIENCE_SECONDS, Processes, until
 
-# Each asks the database often, from several threads one after the other.
+# Each makes many queries, from several threads in turn.
 PAGES = ["/insights/", "/audit/"]
 
 type Message = MutableMapping[str, Any]
@@ -28,7 +28,7 @@ BEGUN = {"type": "http.response.start", "status": 200, "headers": []}
 
 
 class Channel:
-    """What a server tells of a client, and what it is told for it."""
+    """What a server reports about a client, and what it is told to send."""
 
     def __init__(self, *told: Message) -> None:
         self._told = list(told)
@@ -42,7 +42,7 @@ class Channel:
         self.sent.append(message)
 
     async def hears_soon(self) -> Message | None:
-        """What is heard next. None: nothing, however often others get their turn."""
+        """The next message. None: nothing comes, however often others get their turn."""
         hearing = asyncio.ensure_future(self.receive())
         for _ in range(20):
             await asyncio.sleep(0)
@@ -103,7 +103,7 @@ def test_a_request_that_is_larger_than_any_may_be_is_refused_before_the_rest_of_
 def test_whoever_leaves_a_page_while_it_is_put_together_takes_no_connection_with_them(
     tmp_path: Path, mia: User, client: Client
 ) -> None:
-    """The process has two connections to the database, and people leave at any moment while it works for them."""
+    """The process has two database connections, and people leave at any moment while it works for them."""
     client.force_login(mia)
     port, chance = free_port(), Random(1)
     processes = Processes(tmp_path, DATABASE_POOL_SIZE="2")
@@ -112,8 +112,8 @@ def test_whoever_leaves_a_page_while_it_is_put_together_takes_no_connection_with
         until(lambda: asked(port, client) == 200, "the server to answer")
         for _ in range(200):
             with begun(port, client, chance.choice(PAGES)):
-                time.sleep(chance.uniform(0, 0.08))  # how long they look at nothing before they leave
-        # What was begun for those who have left is done first. A connection that is lost stays so.
+                time.sleep(chance.uniform(0, 0.08))  # how long they wait before they leave
+        # The work begun for those who left comes first. A lost connection would stay lost.
         until(lambda: asked(port, client) == 200, "the server to have time again")
         assert [asked(port, client) for _ in range(4)] == [200] * 4
     finally:
@@ -121,7 +121,7 @@ def test_whoever_leaves_a_page_while_it_is_put_together_takes_no_connection_with
 
 
 def begun(port: int, client: Client, path: str = PAGES[0]) -> socket.socket:
-    """A request for a page, of which nothing was read yet."""
+    """A request for a page, before anything of it is read."""
     reader = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS)
     session = client.cookies["sessionid"].value
     asking = [f"GET {path} HTTP/1.1", "Host: 127.0.0.1", f"Cookie: sessionid={session}", "Connection: close", "", ""]

@@ -26,7 +26,7 @@ State = Approval.State
 
 
 def asks_for(answer=None, *more):
-    """A reply that proposes a payment, and what it says when it is asked about it."""
+    """A reply that proposes a payment, and the model's answer when it is asked about it."""
     reply = calls(call("p", "pay", account="ana", amount=5), *more)
     return reply | ({"answer": answer} if answer else {})
 
@@ -264,7 +264,7 @@ def test_one_question_is_open_at_a_time(clerk, dana, marco):
     run = clerk.run(asks_for(BECAUSE), says("done"))
     [approval] = clerk.open(run)
     actions.ask_agent(approval.pk, "Why?", dana)
-    with pytest.raises(actions.Refused, match="open already"):
+    with pytest.raises(actions.Refused, match="already open"):
         actions.ask_agent(approval.pk, "Why?", marco)
 
 

@@ -1,4 +1,4 @@
-"""How often a call is tried, how long is waited in between, and what the record keeps of it."""
+"""How often a call is tried, how long the waits between tries are, and what the record keeps of it."""
 
 from datetime import timedelta
 
@@ -136,7 +136,7 @@ STOPS = {
 
 
 def insisting(offer, effect, told):
-    """A tool that goes on failing, as often as it is called, and during whose first call something is told."""
+    """A tool that fails every time it is called; `told` is called during the first."""
     made = []
 
     @tool(effect=effect, trust="trusted_system", idempotency="key", max_attempts=3)
@@ -192,7 +192,7 @@ DID_NOTHING = {
 
 
 def wiring(offer, monkeypatch, *ends, effect="irreversible", **more):
-    """A tool each of whose attempts ends as said, by an exception or with a receipt. Returns the keys it is given."""
+    """A tool each of whose attempts ends as given, with an exception or a receipt. Returns the keys it receives."""
     monkeypatch.setattr(attempts, "FIRST_PAUSE_SECONDS", 0)
     left, keys = list(ends), []
 
@@ -210,7 +210,7 @@ def wiring(offer, monkeypatch, *ends, effect="irreversible", **more):
 
 
 def assert_nobody_knows(clerk, run, keys):
-    """A person is asked, and neither this run nor another does it under a second key."""
+    """A person is asked, and neither this run nor another makes the call under a second key."""
     execution = clerk.execution(run, "a")
     assert (run.waiting_for, execution.state, execution.result_status) == ("outcome", "outcome_unknown", "")
     made = len(keys)
@@ -328,7 +328,7 @@ def test_one_that_a_person_wanted_again_has_all_its_attempts_where_workers_died_
 
 
 def cut_off(clerk, offer, monkeypatch, **options) -> tuple[Run, list[str]]:
-    """A run whose worker died in the middle of a wire, with the keys that the bank was given."""
+    """A run whose worker died in the middle of a wire, with the keys that the bank received."""
     keys = wiring(offer, monkeypatch, WorkerDies(), **options)
     run = clerk.start(WIRE, says("done"))
     with pytest.raises(WorkerDies):

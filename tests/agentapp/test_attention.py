@@ -1,4 +1,4 @@
-"""The verbs of who looks after a request, as pages call them."""
+"""The actions on who looks after a request, as pages call them."""
 
 import uuid
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""When beat has what done."""
+"""When beat starts what it has to start."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Breakers of several tools that are counted, or admitted, in one transaction: they are locked in one order."""
+"""Breakers of several tools counted or admitted in one transaction: they are locked in one order."""
 
 import threading
 from contextlib import suppress
@@ -21,14 +21,14 @@ from tests.races import race
 
 
 def to_its_end(run: UUID) -> None:
-    """What a breaker does is configured, for whoever is about to begin a call: they look again."""
+    """A breaker's change counts as configuration for a worker about to begin a call, so the worker checks again."""
     while loop.drive(run) is not None:
         pass
 
 
 @pytest.fixture
 def crossing(transactional_db, monkeypatch):
-    """Two transactions that lock breakers one by one each have a first before either goes on to its second."""
+    """Two transactions that lock breakers one by one: each has its first before either takes its second."""
     both = threading.Barrier(2, timeout=2)
     real = breakers._lock
 
@@ -79,7 +79,7 @@ def test_two_runs_whose_late_reads_are_probes_of_two_sources_both_end(desk, cros
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
 def test_a_call_is_paid_while_a_priced_one_of_its_agent_begins_as_a_probe_of_its_source(clerk, offer, monkeypatch):
-    """Who begins a call locks the agent's day, then its breakers; so does who stores what one came to."""
+    """Beginning a call locks the agent's day, then its breakers; storing a call's outcome does the same."""
     begun, met = threading.Event(), threading.Barrier(2, timeout=60)
 
     @tool(effect="compensable")

@@ -1,4 +1,4 @@
-"""What stops calling something that keeps failing, and lets it be tried again."""
+"""What stops calls to something that keeps failing, and lets it be tried again."""
 
 from datetime import timedelta
 
@@ -154,7 +154,7 @@ def test_an_approved_call_is_refused_while_its_breaker_is_open(desk, dana):
 
 @pytest.fixture
 def behind(desk, dana):
-    """A run whose write is allowed by a rule and stands behind one that a person has just approved."""
+    """A run whose write a rule allows and which comes after a call that a person has just approved."""
     Rule.objects.create(name="writes", tool="write", verdict="allow")
     order = call("r", "refund", order={"id": 1})
     run = desk.run(calls(order, call("w", "write", about="x")), says("done"))
@@ -209,7 +209,7 @@ def test_the_other_cards_of_a_step_go_up_when_one_of_its_calls_cannot_run(desk):
 
 
 def test_a_person_who_wants_a_lost_write_tried_again_is_asked_though_its_breaker_is_open(desk, dana):
-    """By the time people have looked it may have cooled down, and the act must not be left in the dark."""
+    """By the time people have looked it may have cooled down, and the act's outcome must not stay unknown."""
     Rule.objects.create(name="writes", tool="write", verdict="allow")
     stopping_tools.BROKEN["write"] = RuntimeError("gone")
     run = desk.run(calls(call("w", "write", about="x")), says("done"))

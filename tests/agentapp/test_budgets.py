@@ -1,4 +1,4 @@
-"""Money a run or a day may cost: checked before the act, and a person may allow more."""
+"""The money a run or a day may cost: checked before the act, and a person may allow more."""
 
 import importlib
 from datetime import UTC, datetime, time, timedelta
@@ -67,7 +67,7 @@ def test_who_started_the_run_cannot_allow_it_more(waiting, sam):
 
 
 def test_who_had_a_hand_in_the_run_cannot_allow_it_more(waiting, mia):
-    """Who took it over, and who made the token that somebody else started it with."""
+    """The person who took it over, and the person who made the token that somebody else used to start it."""
     Run.objects.filter(pk=waiting.pk).update(takers=[mia.pk])
     with pytest.raises(Refused, match="taken it over"):
         actions.raise_budget(waiting.pk, Decimal(1), mia)
@@ -107,13 +107,13 @@ def test_what_one_day_has_cost_does_not_burden_the_next(clerk):
 
 @pytest.fixture
 def out_for_today(clerk) -> Run:
-    """A run that waits: its agent has spent its day."""
+    """A run that waits because its agent has spent its day's budget."""
     Agent.objects.update(max_daily_cost=Decimal("0.02"), on_budget="ask")
     return clerk.run(look(1, 0.02), {**says("done"), "usage": {"cost": 0}})
 
 
 def next_day(run: Run) -> None:
-    """Move the clock on to the day after: what was planned for then is due, what was spent was spent yesterday."""
+    """Move the clock to the next day: everything planned for then is due, and what was spent was spent yesterday."""
     Run.objects.filter(pk=run.pk).update(wake_at=F("wake_at") - timedelta(days=1))
     for spent in Spending.objects.order_by("day"):
         Spending.objects.filter(pk=spent.pk).update(day=spent.day - timedelta(days=1))
@@ -265,7 +265,7 @@ def dying(*_, **__):
 
 @pytest.fixture
 def costly(clerk):
-    """The clerk, each of whose calls costs two dollars, with a limit of a day and a rule that lets it write."""
+    """The clerk, each of whose calls costs two dollars, with a daily limit and a rule that lets it write."""
     Agent.objects.update(max_daily_cost=Decimal(100))
     Tool.objects.filter(name__in=["label", "look_up"]).update(cost_per_call=2)
     Rule.objects.create(name="labels", tool="label", verdict="allow")
@@ -273,7 +273,7 @@ def costly(clerk):
 
 
 def dies_before_storing(run, monkeypatch) -> Run:
-    """A worker drives a run, its tools act, and it is gone before it can say so."""
+    """A worker drives a run, its tools act, and it dies before it can report."""
     with monkeypatch.context() as patched:
         patched.setattr(executor, "_outcome", dying)
         with pytest.raises(WorkerDies):
@@ -283,7 +283,7 @@ def dies_before_storing(run, monkeypatch) -> Run:
 
 
 def let_go_of(run: Run) -> None:
-    """As by a worker that could not go on: nobody drives the run."""
+    """As if by a worker that could not go on: nobody drives the run."""
     runs.release(run, run.lease_token, "test")
 
 
@@ -336,7 +336,7 @@ def test_its_answer_that_comes_late_is_not_paid_again(costly, sam, monkeypatch):
 
 
 def test_calls_of_agents_that_are_cancelled_with_the_run_are_paid_when_all_of_them_are_locked(costly, sam, monkeypatch):
-    """Whoever stores what a call took locks its run, then its agent's day: the other way round the two would block."""
+    """Storing a call's cost locks its run, then its agent's day: the reverse order would deadlock."""
     team = Team(costly)
     for name in ("refunds", "ledger"):
         team.may_ask(name, calls(call("w", "label", text=name)), max_daily_cost=Decimal(100))

@@ -1,4 +1,4 @@
-"""Money is looked at again when a call begins that no person approved: others may have used up what there was."""
+"""Money is checked again when a call begins that no person approved: others may have used up what was left."""
 
 from decimal import Decimal
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("one_day")
 
 @pytest.fixture
 def label(clerk: Clerk) -> Tool:
-    """A tool that a rule allows, at two of the three dollars that the agent's day has."""
+    """A tool that a rule allows, costing two of the three dollars of the agent's day."""
     Agent.objects.update(max_daily_cost=Decimal(3))
     Rule.objects.create(name="labels", tool="label", verdict="allow")
     Tool.objects.filter(name="label").update(cost_per_call=2)
@@ -30,13 +30,13 @@ def label(clerk: Clerk) -> Tool:
 
 
 def behind_a_payment(clerk: Clerk, number: int, later: str = "label") -> Run:
-    """A run that waits for a person, with a call behind it that was allowed while there was room."""
+    """A run that waits for a person, with a later call that was allowed while there was budget."""
     given = {"text": str(number)} if later == "label" else {"what": str(number)}
     return clerk.run(calls(call("p", "pay", account="ana", amount=number), call("l", later, **given)), says("done"))
 
 
 def pay_all(clerk: Clerk, waiting: list[Run], dana: User) -> list[ToolExecution]:
-    """Approve the payments and let the runs go on, one after the other. Returns the calls behind them."""
+    """Approve the payments and let the runs go on in turn. Returns the calls after them."""
     for run in waiting:
         clerk.decide(clerk.open(run)[0], dana)
     for run in waiting:
@@ -101,7 +101,7 @@ def test_what_the_run_itself_has_begun_and_not_paid_counts_against_its_own_limit
 @pytest.mark.django_db(transaction=True)
 def test_of_two_that_begin_at_once_one_sees_the_other(clerk, label):
     for number in range(min(tries(), 10)):
-        Spending.objects.update(cost=0)  # first there is none
+        Spending.objects.update(cost=0)  # nothing is spent at first
         both = [behind_a_payment(clerk, 10 * number + place + 1) for place in (1, 2)]
 
         def begin(run: Run) -> bool:
@@ -123,7 +123,7 @@ def test_of_two_that_begin_at_once_one_sees_the_other(clerk, label):
 
 
 def test_reads_that_overlap_do_not_pass_the_days_limit_either(clerk, offer):
-    """Each begins while the other is under way: what has begun counts, though it is not paid for yet."""
+    """Each begins while the other is under way: a call that has begun counts, though not paid for yet."""
     Agent.objects.update(max_daily_cost=Decimal(3))
     Tool.objects.filter(name="look_up").update(cost_per_call=2)
 

@@ -1,4 +1,4 @@
-"""One act is done once, whichever run proposes it."""
+"""An act is done once, whichever run proposes it."""
 
 import dataclasses
 from datetime import timedelta
@@ -111,7 +111,7 @@ def test_a_call_that_a_person_wants_tried_again_runs_under_its_own_key(free, dan
 
 @pytest.mark.parametrize("how", ["reject", "nobody decides", "cancel"])
 def test_an_unknown_act_that_was_to_be_tried_again_and_was_not_stays_taken(free, dana, sam, how):
-    """That people did not want it again says nothing of whether it happened the first time."""
+    """That people did not want it again does not tell whether it happened the first time."""
     stopping_tools.BROKEN["refund"] = RuntimeError("gone")
     run = free.run(REFUND, REFUND, says("done"))
     stopping_tools.BROKEN.clear()
@@ -216,13 +216,13 @@ def test_of_two_workers_with_one_act_one_does_it_and_the_other_reports_it(free):
 
 
 def test_a_worker_that_is_beaten_to_the_key_while_it_begins_reports_the_other(free, monkeypatch):
-    """What the unique column refuses is looked at again: the approval is not used up, the call is a replay."""
+    """If the unique column refuses it, the key is checked again: the approval is not used up, the call is a replay."""
     from agentapp import recheck
 
     first = free.run(REFUND, says("done"))
     holder = free.execution(first, "r")
     taken = holder.idempotency_key
-    # The first look comes a moment too early to see who has it.
+    # The first check is a moment too early to see who holds the key.
     looks = iter([business_keys.Key(taken), business_keys.Key(taken, holder)])
     monkeypatch.setattr(recheck, "key_of", lambda execution, tool, text: next(looks))
     monkeypatch.setattr(business_keys, "key_of", lambda act, execution=None: business_keys.Key(taken))
@@ -261,7 +261,7 @@ def test_the_template_that_counts_is_that_of_the_moment_a_call_begins(hooked, da
 
 
 def makes(result):
-    """A hook that puts a result in the place of the tool's."""
+    """A hook that replaces the tool's result."""
     return lambda context: dataclasses.replace(context, result=result)
 
 

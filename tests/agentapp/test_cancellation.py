@@ -1,4 +1,4 @@
-"""A tool that is running learns that nobody waits for it any more."""
+"""A running tool learns that nobody waits for it any more."""
 
 import pytest
 
@@ -18,7 +18,7 @@ DIG = calls(call("d", "dig", about="x"))
 
 @pytest.fixture(autouse=True)
 def _short_leases(settings):
-    """The keeper of the lease is who notices; it looks three times in a lease."""
+    """The keeper of the lease notices it, and looks three times per lease."""
     settings.LEASE_SECONDS = 1
 
 

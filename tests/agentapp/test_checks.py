@@ -1,4 +1,4 @@
-"""What would be unsafe is said before it is served."""
+"""Anything unsafe is reported before the product serves."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ from agentapp.models import Agent, Guideline, Tool, ToolSource
 from approvals import append_only
 from approvals.models import Channel, Rule
 
-# Checks ask the database what it can do.
+# Checks ask the database what it supports.
 pytestmark = pytest.mark.django_db
 
 PAGE = Path(__file__).parents[2] / "docs/hardening.md"

@@ -1,6 +1,4 @@
-"""A process whose clock is off: what it deletes was over, and what it makes ends when it says. The database's clock
-says when that is.
-"""
+"""A process with a wrong clock deletes only what is over, and what it makes ends on time, by the database's clock."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta

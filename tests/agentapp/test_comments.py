@@ -1,4 +1,4 @@
-"""Comments: who may say and read them, whom they tell, and that no model ever does."""
+"""Comments: who may write and read them, whom they notify, and that no model ever reads them."""
 
 import json
 from datetime import timedelta
@@ -115,7 +115,7 @@ def test_the_latest_are_read_and_how_many_came_before(
 def test_who_may_see_a_request_may_say_something_and_nobody_else(dana: User, sam: User, mia: User, otto: User) -> None:
     finance = Group.objects.create(name="finance")
     approval = a_request(groups=(finance.pk,), starter_id=sam.pk)
-    for user in (sam, mia):  # who started it, and who sees everything
+    for user in (sam, mia):  # one started it, the other sees everything
         assert said(approval, user, "Hello.").comment.author == user
     for user in (dana, otto):
         with pytest.raises(Refused) as refused:
@@ -142,7 +142,7 @@ def test_each_comment_tells_anew(dana: User, marco: User) -> None:
 def test_who_does_not_want_to_hear_of_mentions_does_not(dana: User, marco: User) -> None:
     preferences.set_notifications(marco, {"mentioned": ["browser"]}, None, False)
     posted = said(a_request(), dana, "@marco?")
-    assert list(posted.told) == ["Marco Reyes"]  # it waits on the page
+    assert list(posted.told) == ["Marco Reyes"]  # he is notified on the page
     assert not Notification.objects.exists()
 
 
@@ -202,7 +202,7 @@ def test_no_model_ever_reads_a_comment(clerk: Clerk, dana: User) -> None:
     run = clerk.drive(run)
     assert run.state == "succeeded"
     said(approval, dana, "ZEBRA: it was fine")
-    # Everything that is kept of a run, whatever a model is told is made from it.
+    # Everything that is kept of a run; all that a model is told is made from it.
     for model in (*run._meta.apps.get_app_config("agentapp").get_models(), Approval, Event):
         for row in model._default_manager.values():
             assert "ZEBRA" not in json.dumps(row, default=str), model

@@ -1,4 +1,4 @@
-"""Whatever a run went through, what a model is sent is a history that any provider takes."""
+"""Whatever a run went through, a model is sent a history that any provider accepts."""
 
 import json
 import uuid
@@ -23,7 +23,7 @@ State = ToolExecution.State
 _numbers = count()
 
 
-# --- Histories that are made up ------------------------------------------------------------------
+# --- Generated histories -------------------------------------------------------------------------
 
 
 def finished(status: str, reason: str = "", **more: Any) -> dict[str, Any]:
@@ -47,7 +47,7 @@ ANSWERED: dict[str, dict[str, Any]] = {
     "found out": finished("fatal_error", "outcome_unknown", message="It did not happen."),
     "cancelled": {"state": State.CANCELLED, "reason": "cancelled", "message": "The run has ended."},
 }
-# What a run can leave behind when it ends, and what no run under way is sent with.
+# What a run can leave behind when it ends, and what is never sent while a run is under way.
 LEFT: dict[str, dict[str, Any]] = {
     "unknown": {"state": State.OUTCOME_UNKNOWN, "started_at": "then", "reason": "outcome_unknown"},
     "running": {"state": State.EXECUTING, "started_at": "then"},
@@ -58,7 +58,7 @@ IDS = ["", "a", "a_1", "b", "call_1", "call", "i" * 200, "ü <&>"]
 
 
 def execution(call_id: str, kind: str, name: str = "look_up", **more: Any) -> ToolExecution:
-    """One call; its answer holds a mark of its own."""
+    """One call; its answer contains a mark of its own."""
     values = {**ANSWERED, **LEFT}[kind]
     mark = f"mark-{next(_numbers)}"
     values = {"arguments_text": "{}", "result_text": json.dumps(mark), "message": mark, **values, **more}
@@ -74,7 +74,7 @@ def step(*executions: ToolExecution, text: str = "", error: str = "", signed: bo
 
 
 def signed_parts(text: str, executions: tuple[ToolExecution, ...]) -> Any:
-    """What a provider wants back unchanged: reasoning with its signature, beside text and calls."""
+    """What a provider wants back unchanged: reasoning with its signature, with text and calls."""
     parts: list[Any] = [wire.ThinkingPart("Hm.", signature="s1g")]
     parts += [wire.TextPart(text)] if text else []
     parts += [wire.ToolCallPart(e.name, e.arguments_text, tool_call_id=e.call_id) for e in executions]
@@ -82,7 +82,7 @@ def signed_parts(text: str, executions: tuple[ToolExecution, ...]) -> Any:
 
 
 def undecided(reason: str = "decision_extraction") -> StepRows:
-    """A step that came to no decision, with the row that says so in a call's place."""
+    """A step without a decision, with the row that says so in a call's place."""
     return step(ToolExecution(call_id="", name=reason, **ANSWERED["fatal"]), text="???", error=reason)
 
 
@@ -109,7 +109,7 @@ def steps_of(kinds: dict[str, Any]) -> st.SearchStrategy[list[StepRows]]:
 
 @st.composite
 def earlier(draw: st.DrawFn) -> Earlier:
-    """Up to three runs of a conversation that came before, with or without an answer."""
+    """Up to three earlier runs of a conversation, with or without an answer."""
     found, seq = Earlier(summary=draw(texts)), count(1)
     for _ in range(draw(st.integers(0, 3))):
         run_id = uuid.uuid4()
@@ -122,7 +122,7 @@ def earlier(draw: st.DrawFn) -> Earlier:
 
 
 def assert_strictly_paired(messages: tuple[ChatMessage, ...]) -> None:
-    """A provider's own rules: ids unique and not empty, answers in one unbroken row behind their message."""
+    """A provider's own rules: ids unique and not empty, answers in one unbroken sequence behind their message."""
     seen: set[str] = set()
     place = 0
     while place < len(messages):
@@ -144,7 +144,7 @@ def assert_strictly_paired(messages: tuple[ChatMessage, ...]) -> None:
 
 
 def assert_convertible(messages: tuple[ChatMessage, ...]) -> None:
-    """The client library is given turns in which each call is answered by the very next request."""
+    """The client library gets turns in which the very next request answers each call."""
     turns = conversion.history(llm.Request("anthropic:claude-sonnet-5", "Be kind.", messages))
     assert not isinstance(turns[0], wire.ModelResponse)
     for place, turn in enumerate(turns):
@@ -193,7 +193,7 @@ def test_each_call_gets_its_own_answer_even_where_ids_collide(before, steps):
 @settings(max_examples=60, deadline=None)
 @given(before=earlier(), steps=steps_of(ANSWERED))
 def test_a_longer_run_begins_as_the_shorter_one_did(before, steps):
-    """Ids that had to change stay as they were given, so that providers can cache what they have read."""
+    """Ids that had to change stay as first given, so that providers can cache what they have read."""
     compiled = [compile_messages(run("full_conversation"), before, steps[:length]) for length in range(len(steps) + 1)]
     assert all(longer[: len(shorter)] == shorter for shorter, longer in pairwise(compiled))
 

@@ -1,4 +1,4 @@
-"""What a worker keeps of the configuration between runs. Elsewhere in the tests nothing is kept."""
+"""What a worker caches of the configuration between runs. Elsewhere in the tests nothing is cached."""
 
 from datetime import timedelta
 
@@ -21,7 +21,7 @@ PAYING = calls(call("p", "pay", account="ana", amount=1))
 
 @pytest.fixture
 def rule(settings, clerk: Clerk) -> Rule:
-    """A rule that lets the agent pay, and is on record."""
+    """A rule that lets the agent pay, with its event."""
     settings.CONFIGURATION_KEPT_SECONDS = 60
     made = Rule(name="payments", tool="pay", verdict="allow")
     configuration.save(made, "user:ada")
@@ -72,7 +72,7 @@ def test_a_tool_that_is_disabled_while_its_request_waits_does_not_run(clerk: Cle
 
 
 def test_a_grant_counts_no_longer_than_it_is_in_force(clerk: Clerk, rule: Rule, dana: User) -> None:
-    """That its time is over is no event."""
+    """Expiry is not an event."""
     grant = a_grant(clerk, dana)
     sending = calls(call("s", "send", to="ann"))
     granted = clerk.run(sending, says("done"))

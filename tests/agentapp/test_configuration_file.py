@@ -94,7 +94,7 @@ def _synced_tools(settings: Any) -> None:
 
 
 def refused(text: str) -> list[str]:
-    """What a file is refused for, and proof that it wrote nothing."""
+    """Why a file is refused, checking that it wrote nothing."""
     before = dump(), Event.objects.count()
     with pytest.raises(ConfigurationRefused) as caught:
         load(text, "test")
@@ -291,8 +291,8 @@ def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
     ("text", "problem"),
     [
         ("colour: blue", "colour: There is no such section"),
-        ("rules: [a, b]", "rules: A section is a mapping"),
-        ("- a", "The file is a mapping of groups, tools, agents, rules, channels, webhooks."),
+        ("rules: [a, b]", "rules: A section must be a mapping"),
+        ("- a", "The file must be a mapping of groups, tools, agents, rules, channels, webhooks."),
         ("rules: {a: {verdict: ask, colour: blue}}", "rules.a.colour: Extra inputs are not permitted"),
         ("rules: {a: {verdict: perhaps}}", "rules.a.verdict: 'perhaps' is not one of allow, ask, deny."),
         ("rules: {a: {tool: pay_out}}", "rules.a.verdict: This field cannot be blank."),
@@ -319,18 +319,24 @@ def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
         ),
         ("rules: {a: {verdict: ask, condition: 'args.x >'}}", "rules.a.condition: The condition does not compile"),
         ("rules: {a: {verdict: ask, condition: 'world > 1'}}", "rules.a.condition: Unknown name 'world'"),
-        ("rules: {a: {verdict: ask, allowed_decisions: [dance]}}", "rules.a.allowed_decisions: A non-empty list among"),
-        ("rules: {a: {verdict: ask, allowed_decisions: []}}", "rules.a.allowed_decisions: A non-empty list among"),
-        ("rules: {a: {verdict: allow}}", "rules.a: A rule that allows must name one tool exactly, or only reads."),
+        ("rules: {a: {verdict: ask, allowed_decisions: [dance]}}", "rules.a.allowed_decisions: Give a non-empty list"),
+        ("rules: {a: {verdict: ask, allowed_decisions: []}}", "rules.a.allowed_decisions: Give a non-empty list"),
+        (
+            "rules: {a: {verdict: allow}}",
+            "rules.a: A rule that allows must name one tool exactly, or cover only reads.",
+        ),
         ("rules: {a: {verdict: ask, on_expiry: approve}}", "rules.a.on_expiry: 'approve' is not one of reject, stop."),
         ("rules: {a: {verdict: ask, escalation: [{after: 0, remind: true}]}}", "rules.a.escalation: Step 1: `after`"),
         (
             "rules: {a: {verdict: ask, escalation: [{after: 9, group: pilots}]}}",
             "rules.a.escalation: There is no group",
         ),
-        ("rules: {a: {verdict: ask, target_seconds: 0}}", "rules.a.target_seconds: A target is one second at least."),
-        ("rules: {a: {verdict: ask, expires_seconds: 1000000000000}}", "rules.a.expires_seconds: Ten years at most"),
-        ("tools: {pay_out: {timeout_seconds: 1000000000000}}", "tools.pay_out.timeout_seconds: A day at most"),
+        (
+            "rules: {a: {verdict: ask, target_seconds: 0}}",
+            "rules.a.target_seconds: A target must be at least one second.",
+        ),
+        ("rules: {a: {verdict: ask, expires_seconds: 1000000000000}}", "rules.a.expires_seconds: At most ten years"),
+        ("tools: {pay_out: {timeout_seconds: 1000000000000}}", "tools.pay_out.timeout_seconds: At most one day"),
         (
             "rules: {a: {verdict: ask, approvals_needed: 0}}",
             "rules.a.approvals_needed: At least one person",
@@ -347,7 +353,7 @@ def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
         ),
         ("rules: {a: {verdict: ask, active: 1}}", "rules.a.active: Input should be a valid boolean"),
         ("rules: {'a b': {verdict: ask}}", "rules.a b.name: Enter a valid"),
-        ("rules: {true: {verdict: ask}}", "rules.True: A name is a text; put it in quotes."),
+        ("rules: {true: {verdict: ask}}", "rules.True: A name must be text; put it in quotes."),
         ("tools: {fly: {enabled: true}}", "tools.fly: There is no such tool."),
         ("tools: {pay_out: {effect_class: bad}}", "tools.pay_out.effect_class: 'bad' is not one of read,"),
         ("tools: {pay_out: {description: new}}", "tools.pay_out.description: Extra inputs are not permitted"),
@@ -357,7 +363,7 @@ def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
         ),
         ("agents: {a: {driver: magic}}", "agents.a.driver: There is no driver 'magic'."),
         ("agents: {a: {hooks: [no.such.hook]}}", "agents.a.hooks: The hook 'no.such.hook' cannot be imported"),
-        ("agents: {a: {hooks: [tests.clerk_hooks.plain]}}", "agents.a.hooks: 'tests.clerk_hooks.plain' is no hook"),
+        ("agents: {a: {hooks: [tests.clerk_hooks.plain]}}", "agents.a.hooks: 'tests.clerk_hooks.plain' is not a hook"),
         ("agents: {a: {subagents: [nobody]}}", "agents.a.subagents: There is no agent 'nobody'."),
         ("agents: {a: {denied_subagents: [b]}}", "agents.a.denied_subagents: There is no agent 'b'."),
         ("agents: {a: {tool_choice: fly}}", "agents.a.tool_choice: 'fly' is neither auto, required, none nor one of"),
@@ -367,10 +373,10 @@ def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
         ),
         (
             "agents: {a: {model: 'opanai:gpt-5'}}",
-            "agents.a.model: 'opanai:gpt-5' names no model. Known forms: openai:…",
+            "agents.a.model: 'opanai:gpt-5' is not a model name. Known forms: openai:…",
         ),
-        ("agents: {a: {finish_reasons: [lenght]}}", "agents.a.finish_reasons: 'lenght' is no finish reason."),
-        ("agents: {a: {model_settings: {heat: 1}}}", "agents.a.model_settings: 'heat' is no setting of a model."),
+        ("agents: {a: {finish_reasons: [lenght]}}", "agents.a.finish_reasons: 'lenght' is not a finish reason."),
+        ("agents: {a: {model_settings: {heat: 1}}}", "agents.a.model_settings: 'heat' is not a model setting."),
         ("agents: {a: {driver_settings: {max_retries: 1}}}", "agents.a.driver_settings: This driver has no settings."),
         (
             "agents: {a: {message_compiler: last_observations, compiler_settings: {observations: -1}}}",
@@ -378,7 +384,7 @@ def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
         ),
         (
             "agents: {a: {compiler_settings: {observations: 5}}}",
-            "agents.a.compiler_settings: observations is read by the compiler last_observations, and this agent has",
+            "agents.a.compiler_settings: Only the compiler last_observations reads observations; this agent has",
         ),
         ("agents: {a: {tools: [fly]}}", "agents.a.tools.0: There is no tool 'fly'."),
         (
@@ -394,20 +400,20 @@ def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
         ("channels: {c: {config: {}}}", "channels.c.kind: This field cannot be blank."),
         (
             "channels: {c: {kind: email, config: {to: [a@b.example]}, personal: true}}",
-            "channels.c.config: a channel of this kind cannot be for single people",
+            "channels.c.config: a channel of this kind cannot be for individual people",
         ),
         ("channels: {c: {kind: email, config: {to: [x]}}}", "channels.c.config.to: 'x' is not an address"),
         ("groups: {g: {permissions: [fly.high]}}", "groups.g.permissions.0: There is no permission 'fly.high'."),
         ("rules: {a: {verdict: ask, approvals_needed: 1:30}}", "rules.a.approvals_needed: Input should be a valid int"),
         ("tools: {pay_out: {enabled: yes}}", "tools.pay_out.enabled: Input should be a valid boolean"),
-        ("tools: {pay_out: {enabled: !!bool maybe}}", "The file is not YAML that can be read."),
+        ("tools: {pay_out: {enabled: !!bool maybe}}", "The file is not readable YAML."),
         (f"agents: {{a: {{max_cost: 1{':1' * 9999}.5}}}}", "agents.a.max_cost: Input should be a valid decimal"),
-        ("rules: {a: {}, a: {}}", "The key 'a' stands twice"),
-        ("rules: {a: !!python/object:os.system {}}", "The file is not YAML that can be read."),
-        ("rules: {a: ", "The file is not YAML that can be read."),
-        ("rules: {a: {tool: {{ tool }}}}", "The file is not YAML that can be read."),
-        ("? [rules]\n: {}", "The file is not YAML that can be read."),
-        ('groups: {"a\\0b": {}}', "'a\\x00b' cannot be kept as a name."),
+        ("rules: {a: {}, a: {}}", "The key 'a' appears twice"),
+        ("rules: {a: !!python/object:os.system {}}", "The file is not readable YAML."),
+        ("rules: {a: ", "The file is not readable YAML."),
+        ("rules: {a: {tool: {{ tool }}}}", "The file is not readable YAML."),
+        ("? [rules]\n: {}", "The file is not readable YAML."),
+        ('groups: {"a\\0b": {}}', "'a\\x00b' cannot be stored as a name."),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(text: str, problem: str) -> None:

@@ -78,11 +78,14 @@ def _guideline(said: str) -> str:
     ("text", "problem"),
     [
         (_guideline("condition: x, tools: [look_up_order]"), "guidelines.g.tools: 'look_up_order' is not among the"),
-        (_guideline("action: x, entails: [h]"), "agents.a.guidelines.g.entails: 'h' is no other guideline of the"),
-        (_guideline("action: x, goes_before: [g]"), "agents.a.guidelines.g.goes_before: 'g' is no other guideline"),
-        (_guideline("action: x, matcher: python"), "guidelines.g: A guideline that code matches names the function"),
+        (_guideline("action: x, entails: [h]"), "agents.a.guidelines.g.entails: 'h' is not another guideline of the"),
+        (_guideline("action: x, goes_before: [g]"), "agents.a.guidelines.g.goes_before: 'g' is not another guideline"),
+        (_guideline("action: x, matcher: python"), "guidelines.g: A guideline that code matches must name a function"),
         (_guideline("matcher: python, python: no.such"), "agents.a.guidelines.g.python: no.such cannot be imported"),
-        (_guideline("matcher: python, python: nowhere"), "agents.a.guidelines.g.python: 'nowhere' is no dotted path"),
+        (
+            _guideline("matcher: python, python: nowhere"),
+            "agents.a.guidelines.g.python: 'nowhere' is not a dotted path",
+        ),
         (_guideline("matcher: model"), "guidelines.g: A model needs a condition, or an action, to tell whether"),
         (_guideline("criticality: extreme"), "agents.a.guidelines.g.criticality: 'extreme' is not one of low, medium"),
         ("agents: {a: {driver: guided, driver_settings: {planner: x.y}}}", "agents.a.driver_settings: x.y cannot be"),

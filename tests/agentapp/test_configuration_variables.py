@@ -83,7 +83,7 @@ def _variable(said: str, tools: str = "look_up_order, pay_out") -> str:
         ),
         (_variable("tool: look_up_order", "pay_out"), "v.tool: 'look_up_order' is not among the agent's tools."),
         (_variable("tool: nothing"), "agents.a.variables.v.tool: There is no tool 'nothing'."),
-        (_variable(""), "agents.a.variables.v: A variable names the tool that reads it."),
+        (_variable(""), "agents.a.variables.v: A variable must name the tool that reads it."),
         (
             _variable("tool: look_up_order, freshness_seconds: -1"),
             "v.freshness_seconds: Ensure this value is",

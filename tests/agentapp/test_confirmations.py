@@ -1,4 +1,4 @@
-"""Calls that the customer of the conversation confirms: who is asked, what counts, and what runs."""
+"""Calls that the conversation's customer confirms: who is asked, what counts, and what runs."""
 
 import uuid
 from datetime import timedelta
@@ -66,7 +66,7 @@ def test_the_customers_yes_runs_exactly_what_they_were_shown(clerk, access):
 
 def test_a_customer_whom_nobody_has_named_is_on_record_by_the_conversations_id(clerk):
     access = access_to(clerk, "ana.pereira-by-mail")
-    Conversation.objects.update(customer="")  # as one that a run has opened without naming anybody
+    Conversation.objects.update(customer="")  # like one that a run opened without naming anybody
     access.conversation.refresh_from_db()
     customer_rule()
     run = clerk.run(PAY, says("It is paid."), conversation="ana.pereira-by-mail")

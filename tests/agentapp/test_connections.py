@@ -1,4 +1,4 @@
-"""A server that goes away and comes back is connected to anew; one that has vanished is found out."""
+"""A server that goes away and comes back is reconnected to; one that has vanished is detected."""
 
 import os
 import sqlite3
@@ -39,7 +39,7 @@ class TestOptions:
         assert found["tcp_user_timeout"] == 30_000
 
     def test_what_sqlite_has_taken_is_stored(self, tmp_path: Path) -> None:
-        """Else the last commits go with the power, and a call that was begun is begun again."""
+        """Otherwise a power cut loses the last commits, and a call that was begun is begun again."""
         said = str(options(f"sqlite:///{tmp_path / 'db.sqlite3'}")["init_command"])
         with closing(sqlite3.connect(tmp_path / "db.sqlite3")) as database:
             database.executescript(said)
@@ -67,7 +67,7 @@ class TestOptions:
 
 @pytest.fixture
 def pool() -> Iterator[ConnectionPool]:
-    """Connections as this process's own pool keeps them, to the same server; each was used, and lies idle."""
+    """Connections as this process's own pool keeps them, to the same server; each was used, and is idle."""
     database = settings.DATABASES["default"]
     kept = {"host": database["HOST"], "port": database["PORT"], "user": database["USER"], "dbname": "postgres"}
     kept |= {"password": database["PASSWORD"], "autocommit": True}
@@ -93,7 +93,7 @@ def test_connections_that_are_well_are_given_out_again(pool: ConnectionPool) -> 
 
 
 def backends(pool: ConnectionPool) -> set[int]:
-    """The server's process behind each connection, all of them taken at once."""
+    """The server process behind each connection, with all connections taken at once."""
     taken = [pool.getconn() for _ in range(KEPT)]
     try:
         return {one.execute("SELECT pg_backend_pid()").fetchone()[0] for one in taken}
@@ -103,7 +103,7 @@ def backends(pool: ConnectionPool) -> set[int]:
 
 
 def of_a_process(asked: str, **variables: str) -> list[str]:
-    """What a process of its own prints, a line each. It works on the tests' database."""
+    """The lines a process of its own prints. It works on the tests' database."""
     database = connection.settings_dict
     server = f"{database['USER']}:{database['PASSWORD']}@{database['HOST']}:{database['PORT']}"
     own = {"DATABASE_URL": f"postgres://{server}/{database['NAME']}", "DJANGO_SETTINGS_MODULE": "agentapp.settings"}
@@ -164,7 +164,7 @@ with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as other:
 """
     outside, changed, within, state = of_a_process(asked, PREPARED_STATEMENTS="true", DATABASE_POOL_SIZE="1")
     assert outside == changed == "1 1 1 1"
-    assert within == "OperationalError 1 1 1"  # what is under way is given up, as when the database was away
+    assert within == "OperationalError 1 1 1"  # work under way is given up, as when the database was away
     assert state == "1 OK"
 
 

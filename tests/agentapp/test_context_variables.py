@@ -1,4 +1,4 @@
-"""What an agent always knows of its customer: read by calls like any other, for as long as it counts."""
+"""What an agent always knows of its customer: read by calls like any other, as long as it is valid."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -19,7 +19,7 @@ from tests.rows import events
 
 
 def talk(clerk, *exchanges, **more) -> Conversation:
-    """A conversation of finished runs, each a question and its answer."""
+    """A conversation of finished runs, each with a question and its answer."""
     for question, answer in exchanges:
         run = clerk.run(says(answer), input=question, conversation="ticket-1", **more)
         assert run.state == "succeeded"
@@ -194,7 +194,7 @@ def test_a_person_keeps_a_summary_and_the_next_run_is_sent_it(clerk, sam):
 
 
 def test_who_sums_up_decides_nothing_about_the_runs_that_are_sent_it(clerk, sam, dana):
-    """What they write stands in the place of what was said, and so could lead an agent where they want it."""
+    """Their summary stands in place of what was said, and so could steer an agent."""
     clerk.agent.message_compiler = Agent.Compiler.SECTIONS
     clerk.agent.save()
     talk(clerk, ("One?", "Two."))
@@ -222,7 +222,7 @@ def test_a_summary_that_is_written_while_a_run_waits_for_a_worker_bars_its_write
 
 
 def test_whoever_had_a_part_in_what_was_said_decides_nothing_about_what_it_leads_to(clerk, dana, marco, mia):
-    """Dana asked as if she were the customer, Mia spoke in the agent's place; Marco only looked on."""
+    """Dana wrote as if she were the customer, Mia wrote in the agent's place; Marco only watched."""
     mia.groups.add(*dana.groups.all())
     mia = User.objects.get(pk=mia.pk)
     asked = replace(new(clerk), input="My new account is XX99-881.", script=[says("Noted.")])
@@ -421,7 +421,7 @@ def test_what_an_earlier_run_did_that_was_taken_back_since_is_told_so(clerk, dan
     with django_assert_num_queries(5):
         earlier = load_earlier(run)
     told = [m.text for m in compile_messages(run, earlier, []) if hasattr(m, "call_id")]
-    assert [text.endswith("This was taken back since; it is as if it had not been done.") for text in told] == [
+    assert [text.endswith("This has since been undone, as if it had never been done.") for text in told] == [
         True, False,
     ]  # fmt: skip
 

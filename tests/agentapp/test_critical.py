@@ -1,4 +1,4 @@
-"""What a critical approval costs: a person in the console, a word, a sign-in of a moment ago, and a second person."""
+"""What approving a critical call takes: a person in the console, a word, a recent sign-in, and a second person."""
 
 import pytest
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def critical(clerk):
-    """A payment that a rule calls critical, and waits."""
+    """A pending payment that a rule calls critical."""
     Rule.objects.create(name="payments", tool="pay", verdict="ask", risk="critical", condition="args.amount > 1")
 
     def propose(**changes):

@@ -1,4 +1,4 @@
-"""A database that is away, or takes no changes, ends no run: what was under way is done again when it is back."""
+"""A database that is away, or accepts no changes, ends no run: work under way is done again when it is back."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,12 +14,12 @@ from agentapp.models import Run
 from agentapp.sweep import sweep
 from tests.conftest import Clerk, call, calls, says
 
-# What a worker writes when the model has answered.
+# What a worker writes once the model has answered.
 STEP = 'INSERT INTO "agentapp_step"'
 
 
 def taken_up_again(clerk: Clerk, run: Run) -> Run:
-    """What happens when the database is back: the lease runs out, and a sweep finds the run."""
+    """What happens when the database is back: the lease expires, and a sweep finds the run."""
     Run.objects.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
     assert run.pk in sweep()
     return clerk.drive(run)
@@ -27,7 +27,7 @@ def taken_up_again(clerk: Clerk, run: Run) -> Run:
 
 @contextmanager
 def failing(error: Exception, at: str) -> Iterator[None]:
-    """Every statement that begins so fails, as the database says it would."""
+    """Every statement that begins like this fails, as the database would report it."""
 
     def fail(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
         if sql.startswith(at):
@@ -61,7 +61,7 @@ def test_whatever_it_says_the_run_goes_on_later(clerk: Clerk, error: Exception) 
 @pytest.mark.postgresql
 def test_one_that_takes_no_changes_for_a_while_ends_no_run(clerk: Clerk) -> None:
     def replica(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
-        """PostgreSQL itself refuses, as where a replica has taken the primary's place."""
+        """PostgreSQL itself refuses, as if a replica had replaced the primary."""
         if sql.startswith(STEP):
             context["cursor"].cursor.execute("SET TRANSACTION READ ONLY")
         return execute(sql, params, many, context)

@@ -1,4 +1,4 @@
-"""A database that takes no changes, as a standby does before it is promoted, can be read all the same."""
+"""A database that accepts no changes, such as a standby before it is promoted, can still be read."""
 
 import pytest
 from allauth.account.authentication import AUTHENTICATION_METHODS_SESSION_KEY
@@ -13,13 +13,13 @@ AS_BEFORE = {"postgresql": "SET default_transaction_read_only = off", "sqlite": 
 
 @pytest.fixture
 def token(dana, transactional_db):
-    """One that nobody has used yet, so that its first use would be noted."""
+    """A token that nobody has used yet, so that its first use would be noted."""
     return auth.issue_token(dana, "reader", ["approvals:read"], ledger.SYSTEM)[1]
 
 
 @pytest.fixture
 def signed_in(client, dana, transactional_db):
-    """By the sign-in page, so that the session is in the list of them, which says when it was seen."""
+    """Through the sign-in page, so that the session is in the list of sessions, which says when it was last seen."""
     client.force_login(dana)
     session = client.session
     session[AUTHENTICATION_METHODS_SESSION_KEY] = [{"method": "password"}]

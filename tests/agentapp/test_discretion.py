@@ -1,4 +1,4 @@
-"""The last look at every answer: what was typed stays where it was, and what is marked is masked however it is told."""
+"""The last check of every answer: typed values stay where they were, and marked values are masked in every form."""
 
 import html
 import json
@@ -24,7 +24,7 @@ MASK = "\u2022" * 6
 
 @pytest.fixture
 def manager(roles) -> User:
-    """Sees every request, decides about none, and may not see personal data."""
+    """Sees every request, decides none, and may not see personal data."""
     user = make_user("Max Manager")
     user.groups.add(roles["manager"])
     return user
@@ -225,7 +225,7 @@ def test_a_call_of_a_tool_that_was_not_disclosed_is_masked_as_one_that_was(clien
 
 
 def asks_without_naming_her(reader: User, approval: Approval) -> bool:
-    """Whether a request, which rests on what was found of her, tells a person who may not see that nothing of it."""
+    """Whether a request that rests on what was found about her shows a person without the right none of it."""
     assert "Mirabel" in json.dumps([item["body"] for item in approval.evidence])
     client = Client()
     client.force_login(reader)

@@ -1,4 +1,4 @@
-"""What is worth a second look about a tool, by its name, its parameters and what people set."""
+"""What deserves a second look about a tool, by its name, its parameters and what people set."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What people see of a reply while a model writes it, and that nothing rests on it."""
+"""What people see of a reply while a model writes it, and that nothing depends on it."""
 
 import asyncio
 import threading
@@ -49,7 +49,7 @@ def seen(monkeypatch) -> list[tuple[str, int]]:
 
 
 class Gate(threading.Event):
-    """Opens when somebody has looked at the draft."""
+    """Opens once somebody has looked at the draft."""
 
     def __init__(self, look: Callable[[], Any]) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ def test_where_a_reply_may_name_a_secret_argument_nobody_sees_it_before_it_is_wh
     provider.answer(Answer(OPENAI.reply(words, calls=[("c", "look_up", {"what": "4711"})])), Answer(status=503))
     run = start(chatty, conversation="chat")
     loop.drive(run.pk)
-    # Also where only the calls that were made are marked.
+    # This also holds if only the calls already made are marked.
     Tool.objects.update(secret_fields=[])
     Run.objects.update(wake_at=None)
     provider.answer(Answer(OPENAI.reply("Done.")))
@@ -134,7 +134,7 @@ def test_where_a_reply_may_name_a_secret_argument_nobody_sees_it_before_it_is_wh
 
 
 def drafted(run: Run, *texts: str) -> list[str | None]:
-    """What people see of a reply that has come so far."""
+    """What people see of a reply that has come this far."""
     claimed = runs.claim(run.pk)
     assert claimed is not None
     assert claimed.lease_token is not None

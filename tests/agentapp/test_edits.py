@@ -1,4 +1,4 @@
-"""Arguments that a person changed: all of the call, held to what a proposal is held to, and for that call alone."""
+"""Arguments that a person changed: the whole call, checked like a proposal, and for that call alone."""
 
 import json
 import uuid

@@ -67,7 +67,7 @@ def started(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[st
 
 
 def ask(url: str) -> int:
-    """The status of one answer, waited for: the socket listens before the server does."""
+    """The status of one answer, with a wait: the socket listens before the server does."""
     deadline = time.monotonic() + STARTS_WITHIN
     while True:
         try:
@@ -162,7 +162,7 @@ def test_the_demo_serves_and_goes_on_with_its_data(tmp_path):
         assert process.wait(STOPS_WITHIN + 10) == 0
     with started(tmp_path, "demo") as (process, url):
         said = "".join(iter(process.stdout.readline, "  Ctrl-C stops everything.\n"))
-        assert "Going on with the data of last time" in said
+        assert "Going on with the data from last time" in said
 
 
 def test_the_demo_plays_through_worker_and_api(tmp_path):

@@ -1,4 +1,4 @@
-"""When the results of calls end a run: an answer that a tool gives, failures that are not to be lived with."""
+"""When the results of calls end a run: an answer that a tool gives, and failures that must not be ignored."""
 
 import threading
 

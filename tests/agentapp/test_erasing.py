@@ -38,7 +38,7 @@ TOLD = f"Pay back {NAME}."
 
 
 def ended(clerk, dana, **more) -> Run:
-    """A run about somebody, whose call was commented, decided with words, and has ended."""
+    """A finished run about a person, whose call was commented on and decided with a message."""
     run = clerk.run(
         calls(call("a", "pay", account="ann", amount=5, memo=f"for {NAME}"), text=f"{NAME} asked for it."),
         says(f"{NAME} has the money."),
@@ -178,7 +178,7 @@ def test_all_of_a_customer_goes_and_nothing_of_another(clerk, dana, ada):
 
 
 def unnamed_again() -> None:
-    """Conversations as they were kept before one was named by who is named in it."""
+    """Conversations as stored before they were given the name of their customer."""
     Conversation.objects.update(customer="")
 
 
@@ -343,13 +343,13 @@ def test_nothing_is_begun_anew_of_what_is_erased_just_then(clerk, dana, sam, ada
         erasing.erase("run", str(run.pk), "Ticket 12", ada, ledger.actor_of(ada))
 
     monkeypatch.setattr(starting, "_check_new_run", check_and_be_overtaken)
-    with pytest.raises(Refused, match="What this run was asked is erased"):
+    with pytest.raises(Refused, match="The input of this run has been erased"):
         actions.retry_run(run.pk, sam, 2)
     assert NAME not in kept()
 
 
 def overtaken_by_an_erasure(monkeypatch, ada):
-    """Whoever looks whether a case can be made of a run is overtaken by who erases it."""
+    """Somebody checks whether a case can be made of a run; meanwhile somebody else erases it."""
     look = evaluating.hindrance_of
 
     def look_and_be_overtaken(run):
@@ -368,7 +368,7 @@ def test_no_case_is_kept_of_a_run_that_is_erased_just_then(client: Client, clerk
     client.force_login(ada)
     shown = client.post(f"/runs/{run.pk}/case/", {"suite": "desk", "text": text})
     assert shown.status_code == 422
-    assert "What this run was given is erased" in shown.content.decode()
+    assert "The input of this run is erased" in shown.content.decode()
     assert not suite.cases.exists()
 
 
@@ -385,7 +385,7 @@ def test_a_case_that_is_refused_leaves_no_suite_that_was_to_begin_with_it(
     judging = f"/approvals/{decision.approval_id}/decisions/{decision.pk}/case/"
     shown = client.post(judging if judged else f"/runs/{run.pk}/case/", {"suite": "desk", "text": text})
     assert shown.status_code == 422
-    assert "What this run was given is erased" in shown.content.decode()
+    assert "The input of this run is erased" in shown.content.decode()
     assert not EvalSuite.objects.exists()
 
 
@@ -414,7 +414,7 @@ class TestThePage:
         assert NAME in kept()
         agreed = shown.context["form"]["seen"].value()
         done = client.post("/admin/agentapp/erasure/erase/", {**form, "seen": agreed}, follow=True)
-        assert "It is erased." in done.content.decode()
+        assert "It has been erased." in done.content.decode()
         assert NAME not in kept()
 
     def test_says_what_is_wrong(self, client: Client, ada):

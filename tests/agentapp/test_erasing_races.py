@@ -1,4 +1,4 @@
-"""Erasing meets what is begun at the same moment of what is erased: either it goes too, or it does not begin."""
+"""Erasing meets work that begins at the same moment on what is erased: either it goes too, or it does not begin."""
 
 import threading
 from collections.abc import Callable
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def beside(what: Callable[[], Any]) -> threading.Thread:
-    """Somebody else's thread, whose refusal is theirs to read."""
+    """Another person's thread, whose refusal is theirs to read."""
 
     def act() -> None:
         try:
@@ -47,7 +47,7 @@ def test_what_is_begun_anew_of_a_run_as_it_is_erased_goes_with_it(clerk, dana, s
     with ledger.transaction():
         again = forking.fork_run(run.pk, forking.Fork(2), sam) if branch else actions.retry_run(run.pk, sam, 2)
         other.start()
-        other.join(2)  # it waits for what is begun to be there; if it does not, it is done by now
+        other.join(2)  # it waits for what is begun to exist; otherwise it is done by now
     other.join(20)
     clerk.drive(again)
     retention.apply_due()
@@ -137,9 +137,9 @@ def ring(about: str = "") -> ToolResult:
 
 
 class Crossing:
-    """Of two that lock rows of the same tables, each has locked those of one before either goes on to another.
+    """Two lock rows of the same tables, and each has locked rows of one before either goes on to another.
 
-    Where both begin with the same table the second cannot, and the first goes on alone after a while.
+    If both start with the same table, the second cannot, and the first goes on alone after a while.
     """
 
     def __init__(self, *models: type[Model]) -> None:
@@ -168,7 +168,7 @@ class Crossing:
 def test_a_call_that_wants_a_person_to_speak_is_kept_while_a_failure_of_its_tool_is_erased_there(
     clerk, offer, dana, ada, settings, name, by
 ):
-    """What both change, the breakers of the tool and the conversation, they lock in one order."""
+    """Both change the tool's breakers and the conversation, and lock them in one order."""
     offer(reach, ring)
     settings.RETENTION_DAYS = {"content": 30}
     talk = {"conversation": "ticket-1"}
@@ -195,5 +195,5 @@ def test_a_call_that_wants_a_person_to_speak_is_kept_while_a_failure_of_its_tool
     calling.refresh_from_db()
     assert (calling.state, clerk.execution(calling, "a").result_status) == ("succeeded", "ok")
     assert Conversation.objects.get().person_wanted == Conversation.Wants.AGENT
-    # Where a person is wanted, what was said stays: retention may have come second.
+    # If a person is wanted, what was said stays: retention may have come second.
     assert by == "retention" or NAME not in kept()

@@ -1,4 +1,4 @@
-"""Escalation, targets and asking again, with the runs they are about."""
+"""Escalation, targets and asking again, together with their runs."""
 
 from datetime import timedelta
 from typing import Any
@@ -47,7 +47,7 @@ def rule(roles: dict[str, Group], leads: Group) -> Rule:
 
 
 def pass_time(approval: Approval, **by: int) -> None:
-    """Let so much time have passed for a request."""
+    """Let this much time pass for a request."""
     columns = {name: F(name) - timedelta(**by) for name in ("created_at", "expires_at", "escalates_at", "target_at")}
     Approval.objects.filter(pk=approval.pk).update(**columns)
 

@@ -50,7 +50,7 @@ def propose(held, *proposals: Proposal) -> list[ToolExecution]:
 
 
 def proposed(held, tool) -> ToolExecution:
-    """A call that will ask."""
+    """A call that people will be asked about."""
     return propose(held, a_proposal(tool, asks=True))[0]
 
 
@@ -101,7 +101,7 @@ def read(execution: ToolExecution) -> ToolExecution:
 
 
 def told(execution: ToolExecution) -> list[str]:
-    """What was recorded about calls, without the run's own events."""
+    """The events about calls, without the run's own."""
     found = events(ledger.run_chain(execution.run_id))
     return [type.removeprefix("tool_call.") for type in found if type.startswith("tool_call.")]
 
@@ -169,7 +169,7 @@ def test_a_key_is_used_by_one_call(held, refund):
 
 
 def test_a_call_whose_words_name_its_key_is_not_taken_for_one_whose_key_is_taken(held, refund):
-    """PostgreSQL shows the row that broke another constraint, here that such a call has a key."""
+    """PostgreSQL shows the row that broke another constraint, here the one by which such a call has a key."""
     call = ToolCall("call-1", refund.name, '{"idempotency_key":"x"}')
     [execution] = propose(held, Proposal(call, tool=refund, allowed_by="rule refunds"))
     with pytest.raises(IntegrityError), transaction.atomic():

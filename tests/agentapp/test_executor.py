@@ -33,7 +33,7 @@ def test_reads_run_without_a_person(clerk):
 
 def test_neighbouring_reads_run_at_the_same_time(clerk):
     clerk_tools.GATES.update(one=threading.Event(), two=threading.Event())
-    # Each is let go by the other's start: one after the other they would wait for ever.
+    # Each is released by the start of the other: in sequence they would wait for ever.
     original = clerk_tools.GATES["one"].wait
     clerk_tools.GATES["one"].wait = lambda timeout: clerk_tools.GATES["two"].set() or original(timeout)
     original_two = clerk_tools.GATES["two"].wait
@@ -267,7 +267,7 @@ def test_a_changed_tool_voids_the_approval(clerk, dana, offer, monkeypatch):
     clerk.decide(clerk.open(run)[0], dana)
     changed = replace(clerk_tools.pay, description="Pay, and say what for.")
     monkeypatch.setattr(clerk_tools, "pay", changed)
-    offer()  # its code is read anew, as by a process that has just begun
+    offer()  # its code is read again, as by a process that has just started
     Tool.objects.filter(name="pay").update(**contracts.contract_columns(changed))
     assert clerk.drive(run).state == "waiting"
     assert effects_of("pay") == []
@@ -485,6 +485,7 @@ def test_one_failing_read_loses_nothing_of_its_siblings(clerk):
 
 def test_a_read_that_does_not_answer_in_time_is_an_error(clerk):
     clerk_tools.GATES["one"] = threading.Event()
+    Tool.objects.filter(name="hang").update(timeout_seconds=1)
     run = clerk.run(calls(call("a", "hang", name="one")), says("ok"))
     clerk_tools.GATES["one"].set()
     assert clerk.execution(run, "a").reason == "tool_timeout"
@@ -492,7 +493,7 @@ def test_a_read_that_does_not_answer_in_time_is_an_error(clerk):
 
 def test_a_write_that_does_not_answer_in_time_is_unknown(clerk, dana):
     clerk_tools.GATES["one"] = threading.Event()
-    Tool.objects.filter(name="hang").update(effect_class="compensable")
+    Tool.objects.filter(name="hang").update(effect_class="compensable", timeout_seconds=1)
     run = clerk.run(calls(call("a", "hang", name="one")), says("ok"))
     clerk.decide(clerk.open(run)[0], dana)
     clerk.drive(run)

@@ -1,4 +1,4 @@
-"""What is looked at again: calls that waited, cards that replace cards, endings in the middle of a call."""
+"""What is checked again: calls that waited, cards that replace cards, endings in the middle of a call."""
 
 import json
 import sys
@@ -32,7 +32,7 @@ def paying(amount: int) -> str:
 
 
 def set_aside_meanwhile(monkeypatch, approval):
-    """Take the call of a request back to proposed, as the next worker to look at the data of a card begins to."""
+    """Reset a request's call to proposed, as the next worker does when it begins to look up a card's data."""
     real = cards.take_snapshot
 
     def meanwhile(*args):
@@ -47,7 +47,7 @@ def set_aside_meanwhile(monkeypatch, approval):
 
 
 def test_a_call_that_is_set_aside_while_another_of_its_step_runs_is_asked_about_again(clerk, dana, monkeypatch):
-    """As when its tool's server is asked anew: the worker has read it while it still waited for its request."""
+    """As when its tool's server is asked again: the worker read the call while it still waited for its request."""
     run = clerk.run(calls(PAY, call("b", "pay", account="bo", amount=30)), says("done"))
     first, second = clerk.open(run)
     clerk.decide(first, dana)
@@ -71,7 +71,7 @@ def test_a_call_behind_one_that_goes_on_waiting_is_asked_about_again_as_well(cle
 
 @pytest.fixture
 def behind_unknown(clerk, dana):
-    """A run whose first call has an unknown outcome, and the request about its second, which nobody has decided."""
+    """A run whose first call has an unknown outcome, and the undecided request about its second."""
     run = clerk.run(calls(call("a", "send", to="ana", how="lost"), call("b", "label", text="l")), says("done"))
     first, second = clerk.open(run)
     clerk.decide(first, dana)
@@ -80,7 +80,7 @@ def behind_unknown(clerk, dana):
 
 
 def ask_again(approval, user):
-    """Let the time of a request be up, and ask people about its call once more."""
+    """Let a request expire, and ask people about its call once more."""
     Approval.objects.filter(pk=approval.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
     sweep()
     actions.ask_again(approval.pk, user)
@@ -220,7 +220,7 @@ def test_a_write_that_a_rule_allowed_is_refused_when_the_rules_forbid_it_by_the_
     assert clerk.drive(run).state == "succeeded"
     execution = clerk.execution(run, "l")
     assert (execution.reason, effects_of("label")) == ("policy_changed", [])
-    assert "The rules forbid this call by now: No labels today." in answer(execution).text
+    assert "The rules now forbid this call: No labels today." in answer(execution).text
 
 
 class TestAnEdit:
@@ -233,7 +233,7 @@ class TestAnEdit:
         assert effects_of("pay") == []
         (again,) = clerk.open(run)
         assert (again.title, again.risk, again.rule) == ("Pay $900.00 to Ana", "high", "big")
-        with pytest.raises(actions.Refused, match="somebody else approves"):
+        with pytest.raises(actions.Refused, match="somebody else must approve"):
             clerk.decide(again, dana)
         clerk.decide(again, marco)
         assert clerk.drive(run).state == "succeeded"
@@ -264,7 +264,7 @@ class TestAnEdit:
         clerk.drive(run)
         (second,) = clerk.open(run)
         assert second.editor == dana
-        with pytest.raises(actions.Refused, match="somebody else approves"):
+        with pytest.raises(actions.Refused, match="somebody else must approve"):
             clerk.decide(second, dana)
         assert effects_of("pay") == []
 
@@ -282,12 +282,12 @@ class TestAnEdit:
         clerk.decide(first, marco, "edit", arguments_text=paying(900))
         finance.user_set.add(nora := make_user("nora", "approver"))
         clerk.decide(first, nora)
-        for balance in (5, 6):  # the second card learns it of the first
+        for balance in (5, 6):  # the second card gets it from the first
             clerk_tools.BALANCES["ana"] = balance
             clerk.drive(run)
             (again,) = clerk.open(run)
             assert (again.editor, again.editor_lender) == (marco, dana)
-            with pytest.raises(actions.Refused, match="changed for you, so somebody else approves"):
+            with pytest.raises(actions.Refused, match="changed for you, so somebody else must approve"):
                 clerk.decide(again, dana)
             clerk.decide(again, nora)
         clerk.drive(run)
@@ -411,7 +411,7 @@ def test_a_rejection_that_stops_the_run_does_not_wait_for_the_calls_before_it(cl
 
 
 class TestAHeldRejectionThatStopsTheRun:
-    """The run lets go of its worker for another reason while it is held; it must not sleep through its moment."""
+    """The run is released by its worker for another reason during the hold; it must not sleep through the moment."""
 
     @pytest.fixture
     def held_stop(self, clerk, dana):
@@ -467,7 +467,6 @@ def test_a_secret_is_not_quoted_when_it_does_not_fit(clerk):
 
 def test_one_failure_of_the_database_does_not_let_go_of_a_run_that_is_well(clerk, monkeypatch, settings):
     settings.LEASE_SECONDS = 1
-    Tool.objects.filter(name="hang").update(timeout_seconds=10)
     real, calls_made = runs.renew, []
 
     def flaky(run_id, token):
@@ -484,7 +483,7 @@ def test_one_failure_of_the_database_does_not_let_go_of_a_run_that_is_well(clerk
 
 
 class _Gate:
-    """Something a tool waits for: until a condition holds."""
+    """Something a tool waits for, until a condition holds."""
 
     def __init__(self, condition):
         self.condition, self.opened = condition, False
@@ -554,7 +553,7 @@ def test_a_request_made_late_whose_group_is_gone_goes_by_the_rules_of_now(clerk,
         calls(call("s", "send", to="ann", how="lost"), call("p", "pay", account="ann", amount=5)), says("done")
     )
     assert (run.waiting_for, clerk.open(run)) == ("outcome", [])
-    # The rule names another group by now, and the old one, which nothing names any more, goes.
+    # The rule now names another group, and the old one, which nothing names any more, is deleted.
     rule.groups.set([new])
     configuration.delete(old, "system")
     actions.resolve_outcome(clerk.execution(run, "s").pk, "happened", "I looked.", dana)
@@ -616,7 +615,7 @@ class TestWhatASnapshotRefuses:
         clerk.decide(first, dana)
         clerk.decide(second, dana)
         run = clerk.drive(run)
-        [again] = clerk.open(run)  # there is an account by now, which is not what was approved
+        [again] = clerk.open(run)  # an account exists by now, which is not what was approved
         assert (again.supersedes, json.loads(again.snapshot_text)) == (second, {"account": "bo"})
         clerk.decide(again, dana)
         assert (clerk.drive(run).state, effects_of("close_account")) == ("succeeded", [{"account": "bo"}])
@@ -627,7 +626,7 @@ class TestWhatASnapshotRefuses:
         first, second = clerk.open(run)
         clerk.decide(first, dana)
         clerk.decide(second, dana)
-        accounts.add("bob")  # what it was approved on is no more, so it is looked up once more
+        accounts.add("bob")  # what it was approved on no longer holds, so it is looked up once more
         run = clerk.drive(run)
         [again] = clerk.open(run)
         accounts.remove("bob")
@@ -646,7 +645,7 @@ class TestWhatASnapshotRefuses:
         assert [each.tool for each in clerk.open(run)] == (["look_up"] if asked_first else [])
 
     def test_is_left_to_people_where_they_want_a_call_tried_again_that_may_have_happened(self, clerk, offer, dana):
-        """What it was to close is closed: by the very call of which nobody knew what it did."""
+        """What it was to close is already closed: by the very call whose outcome was unknown."""
         closed: list[str] = []
 
         def still_open(account: str) -> dict[str, str]:
@@ -704,7 +703,7 @@ class TestAStateThatCannotBeLookedUp:
 
 
 class TestAStateThatSpeaksOfRefusing:
-    """What a tool looks up is its own: no name in it means that the call is refused."""
+    """What a tool looks up is its own data: no name in it means that the call is refused."""
 
     PAYMENT = ({"refused": True}, {"refused": True, "unavailable": "card number"})
 
@@ -736,11 +735,11 @@ class TestAStateThatSpeaksOfRefusing:
 
 
 class TestCodeOfAnotherVersion:
-    """A newer process has synced its tools; this one still has the code of before."""
+    """A newer process has synced its tools; this one still has the earlier code."""
 
     @pytest.fixture
     def newer(self, clerk, offer):
-        """The tool as a newer process has it. Its row says so, and the code here is older."""
+        """The tool as a newer process has it: its row says so, and the code here is older."""
 
         @tool(name="fill", effect="irreversible", sentence="Set {seats} seats.")
         def older(seats: int) -> str:
@@ -797,7 +796,7 @@ class TestCodeOfAnotherVersion:
         assert (run.state, run.wake_at is not None, effects_of("fill")) == ("queued", True, [])
 
     def come_back(self, clerk, run, times=1):
-        """The run is due again, and a process without the code has it, this one."""
+        """The run is due again, and goes to a process without the code: this one."""
         for _ in range(times):
             Run.objects.filter(pk=run.pk).update(wake_at=None)
             run = clerk.drive(run)
@@ -815,7 +814,7 @@ class TestCodeOfAnotherVersion:
         run = self.come_back(clerk, run)
         answered = clerk.execution(run, "a")
         assert (run.state, answered.result_status, answered.reason) == ("succeeded", "refused", "tool_disabled")
-        assert "No process has the version of fill" in answer(answered).text
+        assert "No process has the recorded version of fill" in answer(answered).text
         assert effects_of("fill") == []
 
     def test_is_given_up_for_a_call_that_a_rule_allows(self, clerk, newer, monkeypatch):
@@ -837,7 +836,7 @@ class TestCodeOfAnotherVersion:
         assert (run.waiting_for, approval.state, again.supersedes) == ("approval", "superseded", approval)
         clerk.decide(again, dana)
         run = clerk.drive(run)
-        # What was waited before is over: it is looked for anew.
+        # The earlier wait is over: the code is waited for again.
         assert (run.state, clerk.execution(run, "a").approval_id) == ("queued", again.pk)
         self.restart(newer)
         assert (self.come_back(clerk, run).state, effects_of("fill")) == ("succeeded", [{"seats": 36}])
@@ -865,7 +864,7 @@ class TestCodeOfAnotherVersion:
 
     @pytest.fixture
     def looking(self, clerk, offer):
-        """A tool that looks up what its call rests on, otherwise since the release that is going out."""
+        """A tool that looks up what its call rests on, and does so differently from the release now going out."""
 
         @tool(name="fill", effect="irreversible", snapshot=lambda seats: {"free": seats})
         def older(seats: int) -> str:

@@ -147,7 +147,7 @@ def test_what_was_taken_back_since_is_told_so_and_can_be_done_again(clerk, paid,
     back = clerk.run(calls(call("b", "look_up", what="back")), says("Back."))
     Run.objects.filter(pk=back.pk).update(undoes=done)
     (told,) = [m.text for m in sent(fork(paid, sam, 3)) if isinstance(m, ToolMessage) and m.name == "pay"]
-    assert told.endswith("This was taken back since; it is as if it had not been done.")
+    assert told.endswith("This has since been undone, as if it had never been done.")
     assert clerk.drive(fork(paid, sam, 2)).state == Run.State.WAITING, "people are asked about it anew"
 
 
@@ -226,7 +226,7 @@ def test_a_fork_is_forked_and_not_tried_again(clerk, paid, sam):
     forked = clerk.drive(fork(paid, sam, 3))
     with pytest.raises(actions.Refused) as refused:
         actions.retry_run(forked.pk, sam)
-    assert "fork it" in refused.value.message
+    assert "Fork it" in refused.value.message
 
 
 # --- A conversation ---------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A run is forked at one of its calls: it is proposed anew with other arguments, and asks like any other."""
+"""A run is forked at one of its calls: the call is proposed again with other arguments, and asks like any other."""
 
 from dataclasses import replace
 from typing import Any
@@ -83,7 +83,7 @@ def test_the_values_somebody_typed_came_from_a_person_and_the_others_from_where_
     forked = clerk.drive(fork(paid, sam, 2, call=0, arguments={"account": "zoe.berg", "amount": 5}))
     (asked,) = clerk.open(forked)
     whose = {origin["path"]: (origin["origin"], origin.get("source", "")) for origin in asked.provenance}
-    assert whose["account"] == ("staff", "Filled in by whoever forked the run")
+    assert whose["account"] == ("staff", "Filled in by the person who forked the run")
     assert whose["amount"][0] != "staff"
 
 
@@ -128,7 +128,7 @@ def test_a_tool_that_changed_since_is_asked_about_as_it_is_now(clerk, paid, sam,
     before = Tool.objects.get(name="pay").version
     changed = replace(clerk_tools.pay, description="Pays in another way.")
     monkeypatch.setattr(clerk_tools, "pay", changed)
-    offer()  # its code is read anew, as by a process that has just begun
+    offer()  # its code is read again, as by a process that has just started
     Tool.objects.filter(name="pay").update(**contracts.contract_columns(changed))
     forked = clerk.drive(fork(paid, sam, 2, call=0, arguments={"account": "ana", "amount": 7}))
     (asked,) = clerk.open(forked)
@@ -136,7 +136,7 @@ def test_a_tool_that_changed_since_is_asked_about_as_it_is_now(clerk, paid, sam,
     Tool.objects.filter(name="pay").update(enabled=False)
     with pytest.raises(actions.Refused) as refused:
         fork(paid, sam, 2, call=0, arguments={"account": "ana", "amount": 8})
-    assert "cannot be called by this agent any more" in refused.value.message
+    assert "This agent can no longer call" in refused.value.message
 
 
 # --- Other agents -----------------------------------------------------------------------------
@@ -155,7 +155,7 @@ def test_what_another_agent_answered_before_is_kept_and_it_is_asked_anew_behind(
     assert (forked.state, forked.children.count()) == (Run.State.SUCCEEDED, 1)
     with pytest.raises(actions.Refused) as refused:
         fork(child, sam)
-    assert "try that one again" in refused.value.message
+    assert "Try that one again" in refused.value.message
 
 
 def test_a_question_to_another_agent_is_put_in_other_words(clerk, sam):

@@ -1,4 +1,4 @@
-"""What a process has loaded is left out of the search for garbage, before its work begins."""
+"""What a process has loaded is excluded from garbage collection before its work begins."""
 
 import os
 import subprocess
@@ -34,4 +34,4 @@ def test_a_process_that_begins_its_work_spares_what_it_has_loaded(process: str) 
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "agentapp.settings"}
     done = subprocess.run([sys.executable, "-c", process], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 100_000  # without: none
+    assert int(done.stdout) > 100_000  # without freezing: none

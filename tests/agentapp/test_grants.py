@@ -1,4 +1,4 @@
-"""Calls that run because a person has allowed calls like them for a while, and those that ask all the same."""
+"""Calls that run because a person has allowed such calls for a while, and those that ask all the same."""
 
 import threading
 from datetime import timedelta
@@ -145,7 +145,7 @@ CHANGES = {
 class TestWhatCameFromOutside:
     @pytest.fixture
     def told(self, clerk):
-        """The clerk has read of 1000 in a mail from outside, and sends it there."""
+        """The clerk has read about 1000 in a mail from outside, and sends it there."""
         return calls(call("r", "read_mail")), calls(call("s", "send", to="1000"))
 
     def test_asks_where_the_grant_says_only_that_it_may_be_anything(self, clerk, dana, told):
@@ -360,7 +360,7 @@ def test_two_workers_at_the_last_hit_run_one_call(clerk, dana):
     wanted = grant_use.wanted(run, send, {"to": "ann", "how": "well"}, asks)
 
     def use():
-        # Each holds the lock of a run of its own, which here is a chain of its own.
+        # Each holds the lock of a run of its own, here a chain of its own.
         with ledger.transaction():
             return grants.use(grant, wanted, run_id=execution.run_id, execution_id=execution.pk)
 
@@ -373,7 +373,7 @@ def test_two_workers_at_the_last_hit_run_one_call(clerk, dana):
 
 class TestHowSureOneMustBe:
     def test_a_grant_of_before_does_not_answer_where_people_show_who_they_are_by_now(self, clerk, dana, settings):
-        """The rules say low; what came from outside makes it more, and that is signed since."""
+        """The rules say low; what came from outside raises it, and by now that level must be signed."""
         Rule.objects.create(name="ask", tool="send", verdict="ask", risk="low", grants_allowed=True)
         told = calls(call("r", "read_mail")), calls(call("s", "send", to="1000"))
         [approval] = clerk.open(clerk.run(*told, says("done")))
@@ -385,7 +385,7 @@ class TestHowSureOneMustBe:
 
 
 class TestWhoChangedTheCall:
-    """At high risk a change is approved by another, and so is it allowed ahead."""
+    """At high risk another person approves a change, and the same holds for allowing it ahead."""
 
     @pytest.fixture
     def changed(self, clerk, dana):
@@ -532,7 +532,7 @@ def test_no_grant_is_read_where_no_call_asks_that_a_grant_may_answer(clerk, dana
 
 
 def test_a_right_that_was_lent_makes_no_grant(clerk, dana, marco):
-    """What was lent ends sooner than what would be allowed by it."""
+    """The delegated right ends sooner than the grant it would make."""
     payments = Group.objects.create(name="Payments")
     marco.groups.add(payments)
     rule = Rule.objects.create(name="sends", tool="send", verdict="ask", grants_allowed=True)
@@ -563,7 +563,7 @@ def test_a_call_that_facts_make_riskier_than_the_request_was_asks(clerk, dana, o
     terms = {"rules": {"to": "any", "amount": "at_most"}, "most": {"amount": "1000"}}
     asks = clerk.run(calls(call("a", "credit", to="ann", amount=5)), says("done"))
     [request] = clerk.open(asks)
-    # Beside it, what the same call would be asked about without a grant.
+    # Next to it, what the same call would be asked about without a grant.
     big = clerk.run(calls(call("b", "credit", to="mallory", amount=900)), says("done"))
     [weighty] = clerk.open(big)
     assert request.risk == "low" != weighty.risk  # medium at work, high at night
@@ -586,7 +586,7 @@ def test_what_a_tool_counts_while_another_call_begins_is_not_lost(clerk, dana, o
     covers, counted = granted.covers, []
 
     def slowly(current, wanted):
-        """The tool of another call, that began before, counts while this one looks at what is left."""
+        """Another call's tool, which began before, counts while this one checks what is left."""
         if not counted:
             counted.append(True)
 

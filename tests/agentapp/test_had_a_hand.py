@@ -71,7 +71,7 @@ class TestAsking:
     ) -> None:
         told = refused(clerk, anew, dana)
         assert told.code == "editor"
-        assert told.args[0] == "What you asked or said went into these arguments, so somebody else approves them."
+        assert told.args[0] == "What you asked or said went into these arguments, so somebody else must approve them."
         run = anew.execution.run
         assert clerk.drive(run).state == "waiting"
         clerk.decide(anew, marco)
@@ -88,9 +88,9 @@ class TestAsking:
         assert (row["origin"], row["source"]) == ("staff", "What a person asked")
 
     def test_the_page_says_so_to_them_and_to_others(self, anew: Approval, dana: User, marco: User) -> None:
-        assert "Proposed anew after you asked." in page_of(dana, anew)
+        assert "Proposed again after you asked." in page_of(dana, anew)
         html = page_of(marco, anew)
-        assert "Proposed anew after Dana Whitfield asked." in html
+        assert "Proposed again after Dana Whitfield asked." in html
         assert "Somebody else approves this." in html
         assert "made these arguments" not in html
 
@@ -101,13 +101,13 @@ class TestAsking:
         run = clerk.run(calls(call("b", "label", text="x")) | {"answer": instead}, says("done"))
         anew = ask(clerk, run, dana, "Why x?")
         assert anew.risk not in ("high", "critical")
-        assert "Proposed anew after" not in page_of(dana, anew)
+        assert "Proposed again after" not in page_of(dana, anew)
         clerk.decide(anew, dana)
         assert clerk.drive(run).state == "succeeded"
 
     def test_of_several_who_asked_none_approves(self, clerk: Clerk, anew: Approval, dana: User, marco: User) -> None:
         reply = json.loads(json.dumps(anew.execution.run.script))
-        assert reply  # the same answer again would be no other proposal
+        assert reply  # the same answer again would not be another proposal
         run = anew.execution.run
         run.script[0]["answer"]["tool_calls"][0]["arguments"] = {"account": NEW, "amount": 5}
         Run.objects.filter(pk=run.pk).update(script=run.script)
@@ -116,7 +116,7 @@ class TestAsking:
         assert entitlement.editors(third) == {dana.pk, marco.pk}
         assert refused(clerk, third, dana).code == refused(clerk, third, marco).code == "editor"
         assert origin_of(third, "account")["origin"] == "staff"
-        assert "Proposed anew after Dana Whitfield and you asked." in page_of(marco, third)
+        assert "Proposed again after Dana Whitfield and you asked." in page_of(marco, third)
 
     def test_who_changed_it_before_somebody_asked_does_not_approve_it_either(
         self, clerk: Clerk, dana: User, marco: User, risk: str
@@ -126,7 +126,7 @@ class TestAsking:
         clerk.decide(first, dana, "edit", arguments_text='{"account": "ana", "amount": 6}')
         anew = ask(clerk, run, marco, "Why six?")
         assert (anew.editor_id, entitlement.editors(anew)) == (None, {dana.pk, marco.pk})
-        assert "It had been changed by you before." in page_of(dana, anew)
+        assert "It had been changed by you earlier." in page_of(dana, anew)
 
     def test_a_question_that_only_repeats_what_the_call_says_vouches_for_nothing(
         self, clerk: Clerk, dana: User, risk: str
@@ -178,9 +178,9 @@ class TestSaying:
 
     def test_the_page_says_so(self, clerk: Clerk, dana: User, marco: User, risk: str) -> None:
         approval = self.proposed_after(clerk, dana, f"Pay to {NEW} instead")
-        assert "Values in it stand in what you said about an earlier call." in page_of(dana, approval)
+        assert "It contains values that you gave about an earlier call." in page_of(dana, approval)
         html = page_of(marco, approval)
-        assert "Values in it stand in what Dana Whitfield said about an earlier call." in html
+        assert "It contains values that Dana Whitfield gave about an earlier call." in html
         assert "Somebody else approves this." in html
 
     @pytest.mark.parametrize("words", ["Not now.", "Not 20 to ana!"])
@@ -217,7 +217,7 @@ class TestChanging:
         clerk.decide(changed, marco, "edit", arguments_text='{"account": "ana", "amount": 500, "memo": "as agreed"}')
         changed.refresh_from_db()
         assert refused(clerk, changed, dana).code == "editor"
-        assert "You changed these arguments, so somebody else approves them." in page_of(dana, changed)
+        assert "You changed these arguments, so somebody else must approve them." in page_of(dana, changed)
         run = changed.execution.run
         with ledger.transaction():
             decisions.supersede(changed, "A rule has changed.")

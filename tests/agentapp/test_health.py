@@ -1,5 +1,5 @@
-"""What is wrong is said, with what it means; each fault is brought about as it happens. And nothing that is down
-approves anything or keeps a page from coming.
+"""Problems are reported, with what they mean; each fault is produced as it happens. And nothing that is down approves
+anything or keeps a page from loading.
 """
 
 from dataclasses import replace
@@ -42,7 +42,7 @@ def tool_fails() -> None:
 
 
 def told_over(config: dict[str, str]) -> Notification:
-    """A request that people are told of over a channel."""
+    """The notification of a request over a channel."""
     channel = Channel.objects.create(name="desk", kind="memory", config=config)
     approval = a_request()
     return Notification.objects.create(approval=approval, channel=channel, created_at=timezone.now())
@@ -93,7 +93,7 @@ def test_people_who_could_not_be_told_are_said():
     assert codes() == ["people_not_told"]
     # The request waits all the same.
     assert read(notification.approval).state == Approval.State.PENDING
-    # Kept back for a night, say.
+    # Held back for a night, say.
     Notification.objects.update(created_at=F("created_at") - timedelta(hours=12))
     assert codes() == ["people_not_told"]
     Notification.objects.update(sending_until=F("sending_until") - timedelta(hours=2))
@@ -176,9 +176,9 @@ def test_an_endpoint_that_takes_nothing_is_said():
     WebhookProgress.objects.update(failing_since=F("failing_since") - timedelta(minutes=11))
     assert codes() == ["webhooks_failing"]
     WebhookEndpoint.objects.update(active=False)
-    # Whoever switched it off knows.
+    # The person who switched it off knows.
     assert codes() == []
-    WebhookProgress.objects.update(problem="It has taken nothing for 5 days.")
+    WebhookProgress.objects.update(problem="It has accepted nothing for 5 days.")
     assert codes() == ["webhooks_failing"]
 
 

@@ -1,4 +1,4 @@
-"""Calls that ran, put through the rules of today: counted by hand, and nothing guessed."""
+"""Calls that ran, put through today's rules: counted by hand, and nothing guessed."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def pay(db: None) -> Tool:
 def ran(
     run: RunBuilder, tool: Tool, rule: str = "lets-pay", verdict: str = "allow", people: int = 1, **arguments: Any
 ) -> ToolExecution:
-    """A call that ran, by a rule that lets it or under an approval of so many people."""
+    """A call that ran, allowed by a rule or under an approval by this many people."""
     text = canonical(arguments)
     ruling = {"verdict": verdict, "reason": "So it was.", "rule": rule, "risk": "medium"}
     call = ToolCall(f"c{ToolExecution.objects.count()}", tool.name, text)
@@ -205,7 +205,7 @@ def test_how_many_people_it_would_need_is_not_guessed(mia: User, sam: User, role
     rule = Rule.objects.create(name="busy", tool="pay", verdict="ask", condition=busy, approvals_needed=2, order=2)
     found = hindsight.stopped_today(hindsight.executed(mia))
     assert (found.stopped_count, found.unknown_count) == (0, 1)
-    assert found.unknown[0].reason == "How many people it would need hangs on what was not kept of the call."
+    assert found.unknown[0].reason == "How many people it would need depends on facts that were not kept of the call."
     assert hindsight.through(pay).by_rule == {("asks", "ask"): 1}, "that it asks is known"
     Rule.objects.filter(name="asks").update(approvals_needed=3)
     Rule.objects.filter(pk=rule.pk).update(approvals_needed=4)

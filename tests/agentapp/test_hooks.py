@@ -117,7 +117,7 @@ def test_a_hook_that_raises_is_named_and_its_details_stay_in_the_log(caplog):
 
     with pytest.raises(HookFailed) as failed:
         made(raises).run("before_tool_use", CALL)
-    assert str(failed.value) == ("Hook 'hook0' failed on 'before_tool_use' (KeyError); the log of the worker has it.")
+    assert str(failed.value) == ("Hook 'hook0' failed on 'before_tool_use' (KeyError); see the worker's log.")
     assert "secret detail" in caplog.text
 
 
@@ -171,7 +171,7 @@ def test_a_class_is_a_hook_at_the_points_it_has_methods_for():
         ("tests.clerk_hooks.gone", "cannot be imported"),
         ("tests.no_such_module.hook", "cannot be imported"),
         ("nowhere", "cannot be imported"),
-        ("tests.clerk_hooks.plain", "is no hook"),
+        ("tests.clerk_hooks.plain", "is not a hook"),
         ("tests.clerk_hooks.Pointless", "has no method for any point"),
         ("tests.clerk_hooks.Breaks", "cannot be made: RuntimeError: no luck"),
     ],

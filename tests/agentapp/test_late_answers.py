@@ -1,4 +1,4 @@
-"""An answer of a write that comes when its worker has lost the run, in every order with what others do meanwhile."""
+"""An answer to a write arrives after its worker has lost the run, in every order with what others do meanwhile."""
 
 import threading
 from datetime import timedelta
@@ -25,7 +25,7 @@ MEANWHILE = []
 """What happens elsewhere while the tool is at work, one for each of its calls."""
 
 RAISES: dict[int, Exception] = {}
-"""What an attempt raises in the end."""
+"""What an attempt finally raises."""
 
 
 def _work(context: ToolContext) -> str:
@@ -92,7 +92,7 @@ def found_by_the_sweep(till, run):
 
 
 def late(run):
-    """What the record has of answers that came late: whether each was kept."""
+    """What the record has of late answers: whether each was kept."""
     found = Event.objects.filter(run_id=run.pk, type="tool_call.late_answer").order_by("seq")
     assert ledger.verify(ledger.run_chain(run.pk))[1] is None
     return [event.data["kept"] for event in found]
@@ -281,7 +281,7 @@ def test_of_two_attempts_under_one_key_the_first_answer_counts_and_the_other_is_
 @pytest.mark.parametrize("error", [ToolError("no"), OutcomeUnknown("the line went dead")])
 def test_a_failure_of_the_first_of_two_attempts_says_nothing_of_the_second(till, error):
     run = charging(till, "charge_once")
-    # The second attempt acts, and its worker dies before it can say so.
+    # The second attempt acts, and its worker dies before it can report.
     MEANWHILE.append(lambda: taken_over(run))
     RAISES.update({1: error, 2: OutcomeUnknown("gone"), 3: OutcomeUnknown("gone")})
     loop.drive(run.pk)

@@ -1,4 +1,4 @@
-"""Runs are kept hold of while their work takes long, whatever else waits for the database."""
+"""Runs keep their lease while their work takes long, whatever else waits for the database."""
 
 import threading
 import uuid

@@ -1,4 +1,4 @@
-"""What a run may use up, and what becomes of it then."""
+"""What a run may use up, and what then becomes of it."""
 
 from datetime import timedelta
 from decimal import Decimal

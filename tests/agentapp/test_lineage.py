@@ -1,4 +1,4 @@
-"""The runs above a run, and what those below it took."""
+"""The runs above a run, and what those below it used up."""
 
 from decimal import Decimal
 
@@ -18,7 +18,7 @@ def costing(cost: float, reply: dict) -> dict:
 
 @pytest.fixture
 def family(clerk) -> list[Run]:
-    """A run whose agent asked one whose agent asked one, from the root down."""
+    """A run whose agent asked an agent that asked another, from the root down."""
     team = Team(clerk)
     team.may_ask("refunds", calls(call("a", "ask_ledger", input="?")), costing(0.25, says("r")), asks=("ledger",))
     team.may_ask("ledger", costing(0.5, says("l")))

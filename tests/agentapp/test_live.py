@@ -1,4 +1,4 @@
-"""The stream over its real ASGI route, the hub woken by real commits of other connections."""
+"""The stream over its real ASGI route, with the hub woken by real commits of other connections."""
 
 import asyncio
 import signal
@@ -50,7 +50,7 @@ def note(run: Run, type_: str) -> None:
 
 
 class Stream:
-    """One page's side of the stream. Heartbeats, and which release speaks, are taken off."""
+    """One page's side of the stream. Heartbeats and the release are filtered out."""
 
     def __init__(self, topics: str, cookie: bytes, method: str) -> None:
         headers = [(b"host", b"testserver"), *([(b"cookie", cookie)] if cookie else [])]
@@ -65,9 +65,9 @@ class Stream:
         self.started: dict[str, Any] = {}
         self.release = ""
         self.retry: list[str] = []
-        """How long the page is to wait before it comes back, each time it was told."""
+        """How long the page must wait before it comes back, each time it was told."""
         self.looks: Callable[[str], Coroutine[Any, Any, None]] | None = None
-        """What the page does as soon as it is told of something, before the stream goes on."""
+        """What the page does as soon as it hears of something, before the stream goes on."""
         self._gone = asyncio.Event()
         self._events: asyncio.Queue[tuple[str, str] | None] = asyncio.Queue()
         self._task = asyncio.create_task(application(scope, self._receive, self._send))
@@ -97,8 +97,8 @@ class Stream:
         return await asyncio.wait_for(self._events.get(), DEADLINE)
 
     async def told(self) -> int:
-        """Until the hub has found the database and every page has what it knows. What this one has is taken, and
-        counted.
+        """Wait until the hub has found the database and every page has been told what it knows. What this page has
+        received is taken and counted.
         """
         hub = live.hub()
         async with asyncio.timeout(DEADLINE):
@@ -111,7 +111,7 @@ class Stream:
         return taken
 
     async def quiet(self, seconds: float) -> bool:
-        """Whether nothing comes for so long. What comes is taken."""
+        """Whether nothing arrives for this long. Takes whatever arrives."""
         try:
             await asyncio.wait_for(self._events.get(), seconds)
         except TimeoutError:
@@ -133,7 +133,7 @@ async def listening(topics: str, cookie: bytes = b"", method: str = "GET") -> As
 
 
 def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run a scene in an event loop of its own thread, so that the test's own queries stay synchronous."""
+    """Run a scene in an event loop in its own thread, so that the test's own queries stay synchronous."""
     problems: list[BaseException] = []
 
     def run() -> None:
@@ -151,7 +151,7 @@ def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 async def settled(stream: Stream, *expected: str) -> None:
-    """Take the nudges a stream begins with: one for each topic."""
+    """Take the nudges with which a stream begins: one for each topic."""
     seen = {(await stream.next() or ("", ""))[0] for _ in expected}
     assert seen == set(expected)
     await stream.told()
@@ -246,7 +246,7 @@ def test_a_stream_begins_with_the_release_that_speaks(dana: User) -> None:
 def test_of_a_person_a_stream_too_many_takes_the_place_of_the_oldest(
     sam: User, dana: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The page that lost its place comes back late: else pages would take each other's places without pause."""
+    """The page that lost its place comes back late: otherwise pages would take each other's places without pause."""
     monkeypatch.setattr(live, "MAX_STREAMS", 2)
     run, cookie, sams = make_run(sam), cookie_of(dana), cookie_of(sam)
     topic = f"run:{run.pk}"
@@ -274,7 +274,7 @@ def test_of_a_person_a_stream_too_many_takes_the_place_of_the_oldest(
 def test_streams_of_a_person_that_nobody_reads_cannot_be_opened_without_end(
     dana: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are not told that another has their place: what is sent to them waits."""
+    """They do not hear that another stream has taken their place: what is sent to them waits."""
     monkeypatch.setattr(live, "MAX_STREAMS", 1)
     monkeypatch.setattr(live, "MAX_LEAVING", 2)
     cookie = cookie_of(dana)
@@ -490,7 +490,7 @@ def test_a_database_that_fails_in_the_middle_is_looked_at_again(
 
 
 def finding(monkeypatch: pytest.MonkeyPatch, found: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-    """Have the hub find the database when this has come to its end."""
+    """Let the hub find the database once this has ended."""
     for name in ("_follow_postgresql", "_follow_sqlite"):
         usual = getattr(wakeups, name)
 

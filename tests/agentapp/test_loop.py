@@ -228,7 +228,7 @@ def test_a_worker_that_is_told_to_end_finishes_its_step_and_leaves_the_run_to_an
 
 @pytest.fixture
 def told_to_end(clerk, offer, monkeypatch):
-    """A tool, `copy`, in whose first call the worker is told to end. Set until the next worker has the run."""
+    """A tool, `copy`, in whose first call the worker is told to end. Set once the next worker has the run."""
 
     @tool(effect="reversible")
     def copy(what: str) -> str:

@@ -1,4 +1,4 @@
-"""Calls of an MCP server's tool that are not let out: nothing goes where it may not, and the run's record says so."""
+"""Calls to an MCP server's tool that are blocked: nothing goes where it may not, and the run's record says so."""
 
 import dataclasses
 import ipaddress
@@ -23,7 +23,7 @@ from tests.mcp_servers import Answer, Scripted, said
 
 
 class Canary:
-    """Listens where nobody may come, and knows whether somebody did."""
+    """Listens where nobody may connect, and knows whether somebody did."""
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
         self._socket = socket.create_server((host, port))
@@ -42,7 +42,7 @@ class Canary:
 
 @pytest.fixture
 def echo(clerk: Clerk, scripted: Scripted, settings: Any) -> Tool:
-    """The clerk's only tool, which a server offers; it counts as a read."""
+    """The clerk's only tool, offered by a server; it counts as a read."""
     settings.BREAKER_THRESHOLD = 100
     source = ToolSource.objects.create(name="scripted", kind="mcp", location=scripted.url)
     assert refresh(source, "test").problem == ""
@@ -80,8 +80,8 @@ def told(execution: ToolExecution) -> str:
         ("http://localhost:{port}/mcp", "localhost is not among the hosts"),
         ("http://169.254.169.254/latest/meta-data", "169.254.169.254 is not among the hosts"),
         ("file:///etc/passwd", "file is not a way to reach a server"),
-        ("http://ana:secret@127.0.0.1/", "holds a name or a password"),
-        ("http://[::1/", "no address"),
+        ("http://ana:secret@127.0.0.1/", "contains a user name or password"),
+        ("http://[::1/", "not an address"),
     ],
 )
 def test_a_redirect_to_an_inner_address_is_refused_on_record(
@@ -95,7 +95,7 @@ def test_a_redirect_to_an_inner_address_is_refused_on_record(
     assert (execution.state, execution.result_status) == ("finished", "fatal_error")
     assert (refused["host"], refused["execution"]) == ("127.0.0.1", str(execution.pk))
     assert why in refused["why"]
-    assert "was not let out" in told(execution)
+    assert "was not allowed out" in told(execution)
     assert scripted.asked.count("tools/call") == 1
     assert not canary.close()
 
@@ -143,7 +143,7 @@ def test_a_source_that_leads_to_an_inner_address_is_refused_on_record(
 
 
 def write(clerk: Clerk, echo: Tool, dana: User, **columns: Any) -> Any:
-    """A run whose call counts as a write, approved and called."""
+    """A run whose call counts as a write, approved and made."""
     Tool.objects.filter(pk=echo.pk).update(effect_class="irreversible", **columns)
     run = ask(clerk)
     clerk.decide(clerk.open(run)[0], dana)
@@ -205,7 +205,7 @@ def test_a_write_that_is_sent_on_and_asked_again_with_its_key_keeps_the_refusal_
 
 @pytest.fixture
 def paid(scripted: Scripted) -> list[Any]:
-    """What a server did of which it says that it failed, as its library does whenever its code raises."""
+    """What a server did although it reports a failure, as its library does whenever its code raises."""
     found: list[Any] = []
 
     def pay_and_fail(request: dict[str, Any]) -> Answer:
@@ -231,7 +231,7 @@ def test_a_write_that_its_server_says_failed_is_done_again_by_a_person_alone(
     assert clerk.execution(run, "a").result_status == "fatal_error"
     assert clerk.execution(run, "b").state == "waiting"
     [asked] = clerk.open(run)
-    assert asked.reason == "The same call has failed in this run, and its tool does not say that nothing was done."
+    assert asked.reason == "The same call failed in this run, and its tool does not rule out that it took effect."
     assert paid == [{"text": "100"}]
     clerk.decide(asked, dana)
     clerk.drive(run)
@@ -275,5 +275,5 @@ def test_a_fork_asks_about_a_write_that_its_server_said_failed(
     run = clerk.run(calls(call("a", "echo", text="100")), says("done"))
     forked = clerk.drive(fork(run, sam, 1))
     [asked] = clerk.open(forked)
-    assert "does not say that nothing was done" in asked.reason
+    assert "does not rule out that it took effect" in asked.reason
     assert paid == [{"text": "100"}]

@@ -1,9 +1,11 @@
-"""What a new version does to the rows of an older one."""
+"""What a new version does to an older one's rows."""
 
 import importlib
 
 from django.apps import apps
 from django.db import connection
+from django.db.migrations.autodetector import MigrationAutodetector
+from django.db.migrations.loader import MigrationLoader
 
 from agentapp.models import Agent, Run
 from agentapp.toolset import snapshot_of
@@ -71,3 +73,10 @@ def test_runs_of_before_there_were_traces_are_each_in_one_with_those_they_asked(
     found = dict(Run.objects.values_list("pk", "trace_id"))
     assert found[one.pk] == found[child.pk] == found[below.pk] == one.pk.hex
     assert found[other.pk] == other.pk.hex
+
+
+def test_a_new_database_is_made_as_one_that_went_through_every_migration():
+    single = MigrationLoader(None, replace_migrations=False)
+    squashed = MigrationLoader(None)
+    found = MigrationAutodetector(single.project_state(), squashed.project_state())._detect_changes()
+    assert found == {}

@@ -55,7 +55,7 @@ def allow(*tools: str) -> None:
 
 @pytest.fixture
 def evaluated(clerk: Clerk) -> Clerk:
-    """The clerk, started by somebody who may run evals."""
+    """The clerk, started by a person who may run evals."""
     SEEN.clear()
     clerk.agent.refresh_from_db()
     return clerk
@@ -219,7 +219,7 @@ def test_a_mocked_run_takes_a_script_where_real_ones_may_not(evaluated, settings
 
 
 def test_a_mocked_run_is_in_no_conversation_and_leads_to_no_real_run(evaluated, sam):
-    with pytest.raises(Refused, match="no conversation"):
+    with pytest.raises(Refused, match="cannot be in a conversation"):
         evaluated.start(says("done"), mocks={}, conversation="ticket-1")
     made = run(evaluated, says("done"))
     with pytest.raises(Refused, match="mocked"):
@@ -286,7 +286,7 @@ def test_tools_of_every_kind_of_source_are_mocked(evaluated, monkeypatch, kind, 
     made = run(evaluated, *script, mocks=mocks)
     assert (result_of(made, "a"), result_of(made, "b")) == (("ok", ""), ("fatal_error", "not_mocked"))
     assert looked_for == []
-    # The same for real does look for what to call.
+    # A real run does look for what to call.
     evaluated.run(*script)
     assert looked_for
 
@@ -335,7 +335,7 @@ def test_no_code_beside_a_tool_runs_for_a_mocked_run(evaluated, offer):
     people.take(approval, "approve")
     assert evaluated.drive(made).state == "succeeded"
     assert EFFECTS == []
-    # The same for real does touch the world, so that the test above can fail.
+    # A real run does touch the world, so the test above can fail.
     evaluated.run(calls(call("a", "do", text="x")), says("done"))
     assert {name for name, _, _ in EFFECTS} == {"validated", "snapshot", "preview"}
 
@@ -468,7 +468,7 @@ def test_a_mocked_call_does_not_take_the_business_key_of_a_real_one(evaluated, o
         assert result_of(made, "b") == ("refused", "idempotency_key_consumed")
     real = evaluated.run(shipped, says("done"))
     assert evaluated.execution(real, "a").value == "shipped"
-    # And a real one does not stand in the way of a mocked one.
+    # And a real call does not block a mocked one.
     assert result_of(run(evaluated, shipped, says("done"), mocks=answers(ship={"result": "mock"}))) == ("ok", "")
     assert len(effects_of("ship")) == 1
 
@@ -655,7 +655,7 @@ def test_who_watches_from_inside_the_process_is_told_nothing_of_a_mocked_run(eva
         evaluated.drive(real)
     finally:
         end()
-    # That a worker took it is known before it is read.
+    # That a worker claimed it is known before it is read.
     assert [type for run_id, type in heard if run_id == str(mocked.pk)] == ["run.claimed"]
     assert ("run.succeeded" in {type for run_id, type in heard if run_id == str(real.pk)}) is True
 

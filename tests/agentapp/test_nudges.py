@@ -1,4 +1,4 @@
-"""Telling workers: by the right name, and never in the way of what was done."""
+"""Telling workers: by the right name, and never in the way of the work done."""
 
 import uuid
 from datetime import timedelta
@@ -21,7 +21,7 @@ def test_a_nudge_names_the_task_that_drives_a_run():
 
 @pytest.fixture
 def a_broker(monkeypatch):
-    """A broker of its own, which nobody takes messages from."""
+    """A private broker that nobody takes messages from."""
     with Celery("test", broker="memory://localhost//", set_as_current=False) as app:
         app.conf.task_default_queue = f"test-{uuid.uuid4().hex[:8]}"
         monkeypatch.setattr(broker, "current_app", app)
@@ -40,7 +40,7 @@ def test_of_sweeps_that_have_waited_for_a_worker_one_nudges_each_run(clerk, a_br
 
 
 def test_a_sweep_that_has_yet_to_come_keeps_no_other_from_looking(clerk, a_broker, monkeypatch):
-    """The clock of the database was put back by two hours, and its last sweep was before that."""
+    """The database's clock was put back by two hours, and its last sweep was before that."""
     run, told = clerk.start(says("done")), []
     monkeypatch.setattr(tasks, "nudge", told.append)
     Heartbeat.objects.create(pk=health.SWEEP, at=Now() + timedelta(hours=2))
@@ -61,7 +61,7 @@ def test_while_many_messages_wait_a_sweep_puts_no_other_beside_them(clerk, a_bro
     assert [sweep_again() for _ in range(3)] == [4, 4, 4]
     with a_broker.connection() as connection:
         connection.default_channel.queue_purge(a_broker.conf.task_default_queue)
-    assert sweep_again() == 4  # what was lost is found
+    assert sweep_again() == 4  # the lost messages are found
 
 
 def test_while_many_messages_wait_a_run_that_its_worker_left_is_still_nudged(clerk, a_broker, monkeypatch):

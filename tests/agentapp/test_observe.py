@@ -19,7 +19,7 @@ from tests.conftest import call, calls, says
 
 @pytest.fixture
 def taps():
-    """Subscribe within a test; it ends with the test."""
+    """Subscribe within a test; the subscription ends with the test."""
     ends = []
 
     def tap(type=""):

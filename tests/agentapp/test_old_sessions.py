@@ -1,4 +1,4 @@
-"""Sessions do not stay when they are over, however many there are."""
+"""Expired sessions are removed, however many there are."""
 
 import uuid
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Calls of an imported service, from the model's proposal to what the model reads, against a server of its document."""
+"""Calls of an imported service, from the model's proposal to what it reads, with a server built from the document."""
 
 import base64
 import ipaddress
@@ -24,7 +24,7 @@ MAKE = "issues_create"
 
 @pytest.fixture
 def github(clerk: Clerk, settings: Any) -> Iterator[Service]:
-    """A server of a part of GitHub's document, and the clerk with a tool to read and one to write."""
+    """A server for a part of GitHub's document, and the clerk with one tool to read and one to write."""
     settings.OUTBOUND_NETWORKS = [ipaddress.ip_network("127.0.0.0/24")]
     settings.BREAKER_THRESHOLD = 100
     service = Service(document("github"))
@@ -181,7 +181,7 @@ def refusals(run: Any) -> list[dict[str, Any]]:
 
 
 def move(server: str) -> None:
-    """As if somebody had configured it so."""
+    """As if an administrator had configured it so."""
     ToolSource.objects.filter(name="github").update(location=server)
     for tool in Tool.objects.filter(name__in=["issues_get", MAKE]):
         Tool.objects.filter(pk=tool.pk).update(wire={**tool.wire, "server": server})
@@ -207,7 +207,7 @@ def test_a_call_to_an_inner_address_is_refused_on_record(clerk: Clerk, github: S
     assert (execution.state, execution.result_status) == ("finished", "fatal_error")
     assert refused["execution"] == str(execution.pk)
     assert refused["why"]
-    assert "was not let out" in told(execution)
+    assert "was not allowed out" in told(execution)
     assert github.asked == []
 
 

@@ -1,4 +1,4 @@
-"""What waits for the outside with a connection in hand keeps none from others, and is cut off when given up on."""
+"""What waits for the outside while holding a connection keeps none from others, and is cut off when given up on."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 
 
 def pid() -> int:
-    """The server's process behind this thread's connection."""
+    """The server process behind this thread's connection."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")
         found: int = cursor.fetchone()[0]
@@ -29,7 +29,7 @@ def is_connected(server: psycopg.Connection[Any], backend: int) -> bool:
 
 
 class Held:
-    """Something in a thread of its own: it asks the database, does as it is told, and is cut off meanwhile."""
+    """A thread that asks the database, does as it is told, and is cut off meanwhile."""
 
     def __init__(self) -> None:
         self.line, self.has_asked, self.let_go = Line(), threading.Event(), threading.Event()
@@ -109,7 +109,7 @@ def test_whoever_comes_back_later_is_refused_and_changes_nothing(held: Held, ser
     held.let_go.set()
     late.result(20)
     assert len(refused) == 3
-    assert "Nobody waits" in refused[-1]
+    assert "Nothing is waiting" in refused[-1]
     assert not User.objects.exists()
 
 
@@ -130,7 +130,7 @@ def test_a_statement_that_takes_long_is_ended_with_its_connection(held: Held, se
 
 def test_what_is_given_up_on_before_it_has_connected_never_does(held: Held) -> None:
     held.line.cut()
-    with pytest.raises(OperationalError, match="Nobody waits"):
+    with pytest.raises(OperationalError, match="Nothing is waiting"):
         held.begin(pid).result(20)
 
 

@@ -1,4 +1,4 @@
-"""Putting a run aside holds everything and loses nothing."""
+"""Pausing a run holds everything and loses nothing."""
 
 import threading
 from datetime import timedelta
@@ -76,7 +76,7 @@ def test_a_running_run_is_put_aside_before_its_next_step(clerk, sam):
 
 @pytest.fixture
 def starter(sam):
-    """Starts runs, and may pause no others."""
+    """Starts runs, and may not pause others' runs."""
     Group.objects.get(name="operator").permissions.remove(Permission.objects.get(codename="pause_run"))
     return User.objects.get(pk=sam.pk)
 
@@ -94,7 +94,7 @@ def test_what_a_manager_has_paused_its_starter_cannot_resume(clerk, starter, mia
     assert run.state == "paused"
     assert auth.may_resume(mia, run)
     actions.resume_run(run.pk, mia)
-    actions.pause_run(run.pk, starter)  # a brake that was taken off holds nothing any more
+    actions.pause_run(run.pk, starter)  # a pause that was lifted holds nothing any more
     actions.resume_run(run.pk, starter)
     assert clerk.drive(run).state == "succeeded"
 
@@ -142,7 +142,7 @@ def test_whether_many_runs_may_go_on_is_one_query(clerk, starter, mia, django_as
         actions.pause_run(run.pk, who)
         run.refresh_from_db()
     starter, mia = (User.objects.get(pk=who.pk) for who in (starter, mia))
-    starter.has_perm("agentapp.pause_run")  # what somebody may do is read once
+    starter.has_perm("agentapp.pause_run")  # permissions are read once
     with django_assert_num_queries(1):
         assert set(auth.braked(starter, paused)) == {paused[0].pk, paused[2].pk}
     assert auth.braked(mia, paused) == {}
@@ -187,7 +187,7 @@ LOOK = calls(call("r", "look_up", what="x"))
 
 
 def while_thinking(monkeypatch, happens) -> None:
-    """What people do during the next decision of a model."""
+    """What people do during a model's next decision."""
     real, left = ScriptedDriver.next_step, [happens]
 
     def next_step(self, state):

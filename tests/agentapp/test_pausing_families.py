@@ -1,4 +1,4 @@
-"""A pause reaches the agents that a run has asked: nothing of it runs until somebody lets it go on."""
+"""A pause reaches the agents that a run has asked: none of them runs until somebody resumes it."""
 
 import threading
 
@@ -20,7 +20,7 @@ PAY = calls(call("p", "pay", account="ana", amount=5))
 
 @pytest.fixture
 def starter(sam):
-    """Starts runs, and may pause no others."""
+    """Starts runs, and may not pause others' runs."""
     Group.objects.get(name="operator").permissions.remove(Permission.objects.get(codename="pause_run"))
     return User.objects.get(pk=sam.pk)
 

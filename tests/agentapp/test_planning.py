@@ -1,4 +1,4 @@
-"""What may be in a plan, and by which terms people decide about it."""
+"""What may be in a plan, and on which terms people decide about it."""
 
 import pytest
 from django.contrib.auth.models import Group
@@ -35,17 +35,17 @@ class TestWhatCannotBePlanned:
 
     def test_a_critical_call_is_never_planned(self, clerk):
         Rule.objects.create(name="critical", tool="label", verdict="ask", risk="critical")
-        assert "It is of critical risk" in self.refused(clerk, ANN, EVE)
+        assert "Its risk is critical" in self.refused(clerk, ANN, EVE)
 
     def test_a_call_that_the_customer_answers_is_not_planned(self, clerk):
         Rule.objects.create(name="mine", tool="label", verdict="ask", answered_by="customer")
         run = clerk.run(a_plan(ANN, EVE), says("done"))
-        # Nobody reaches the customer of this run, so people are asked; where they are reached it is left out.
+        # Nobody reaches this run's customer, so people are asked; if the customer is reached, it is left out.
         assert run.waiting_for == "approval"
 
     def test_a_call_with_thresholds_is_not_planned(self, clerk):
         Rule.objects.create(name="two", tool="label", verdict="ask", thresholds=[{"approve": 2}])
-        assert "each by their own count" in self.refused(clerk, ANN, EVE)
+        assert "each with its own count" in self.refused(clerk, ANN, EVE)
 
     def test_a_read_is_not_planned(self, clerk):
         assert "2. look_up: It only reads" in self.refused(clerk, ANN, item("look_up", what="x"))
@@ -61,25 +61,25 @@ class TestWhatCannotBePlanned:
         assert "2. refund: refund:" in self.refused(clerk, ANN, item("refund", account="ann"))
 
     def test_the_same_call_twice_is_not_planned(self, clerk):
-        assert "2. refund: The same call stands earlier" in self.refused(clerk, ANN, {**ANN})
+        assert "2. refund: The same call is already" in self.refused(clerk, ANN, {**ANN})
 
     def test_the_same_call_twice_is_not_planned_even_of_a_tool_that_may_be_repeated(self, clerk):
         Tool.objects.filter(name="refund").update(repeatable=True)
-        assert "2. refund: The same call stands earlier in the plan" in self.refused(clerk, ANN, {**ANN})
+        assert "2. refund: The same call is already in the plan" in self.refused(clerk, ANN, {**ANN})
 
     def test_a_plan_is_not_planned(self, clerk):
         inner = item("propose_plan", purpose="x", calls=[ANN, BOB])
-        assert "2. propose_plan: A plan has no plan in it." in self.refused(clerk, ANN, inner)
+        assert "2. propose_plan: A plan cannot contain a plan." in self.refused(clerk, ANN, inner)
 
     def test_a_secret_is_not_planned(self, clerk):
         Tool.objects.filter(name="refund").update(secret_fields=["account"])
-        assert "1. refund: It carries a secret" in self.refused(clerk, ANN, EVE)
+        assert "1. refund: It contains a secret" in self.refused(clerk, ANN, EVE)
 
     def test_calls_that_different_people_decide_are_not_planned_together(self, clerk):
         for name, tool_name in (("payers", "refund"), ("labellers", "label")):
             rule = Rule.objects.create(name=name, tool=tool_name, verdict="ask")
             rule.groups.add(Group.objects.create(name=name))
-        assert "decided by different people" in self.refused(clerk, ANN, EVE)
+        assert "Different people decide these calls" in self.refused(clerk, ANN, EVE)
 
     def test_every_call_that_does_not_belong_is_named_at_once(self, clerk):
         message = self.refused(clerk, item("look_up", what="x"), ANN, item("pay", account="ann", amount=5))

@@ -1,4 +1,4 @@
-"""Hooks in runs: when they are called, what becomes of what they return, and that none opens anything."""
+"""Hooks in runs: when they are called, what becomes of what they return, and that no hook opens anything."""
 
 import dataclasses
 import json
@@ -42,7 +42,7 @@ def change(**fields):
 
 
 def on_call(tool, /, **fields):
-    """Change only calls of one tool."""
+    """Change calls of one tool only."""
     return lambda context: dataclasses.replace(context, **fields) if context.name == tool else None
 
 
@@ -294,7 +294,7 @@ def test_a_hook_that_breaks_after_a_call_has_run_keeps_its_result_and_fails_the_
 
 
 def taken_over(clerk, run):
-    """Another worker finds the run as the first has left it."""
+    """Another worker finds the run as the first one left it."""
     Run.objects.update(state="queued", lease_token=None, lease_until=None, wake_at=None)
     return clerk.drive(run)
 
@@ -387,7 +387,7 @@ def test_a_hook_that_always_asks_for_more_is_stopped_by_the_step_limit(spied):
 
 
 def ask_model(clerk, **fields):
-    """A run whose steps are asked for over HTTP."""
+    """A run that asks for its steps over HTTP."""
     Agent.objects.update(driver="tool_calling", model=DIALECT.model, **fields)
     return actions.start_run(actions.NewRun(agent="clerk", input="Do it."), clerk.starter)
 

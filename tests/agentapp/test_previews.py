@@ -1,4 +1,4 @@
-"""Dry runs: looked up without writing, shown before people decide, and held against what came of the call."""
+"""Dry runs: looked up without writing, shown before people decide, and compared with the call's outcome."""
 
 import json
 import threading
@@ -113,7 +113,7 @@ class TestBeforePeopleDecide:
 
         offer(withdrawing(writes))
         approval = asked(clerk)
-        assert said(approval.preview_text) == {"unavailable": "it tried to write, which a dry run may not"}
+        assert said(approval.preview_text) == {"unavailable": "it tried to write, which a dry run may not do"}
         assert not User.objects.filter(username="made-for-ana").exists()
 
     def test_one_that_hangs_is_left_behind(self, clerk, offer, monkeypatch):
@@ -166,7 +166,7 @@ class TestAfterAnEdit:
         clerk.decide(approval, dana, "edit", arguments_text='{"account": "ana", "amount": 5, "pin": ""}')
         approval.refresh_from_db()
         assert said(approval.shown_preview_text)["lines"][0] == {"name": "balance", "before": 100, "after": 95}
-        clerk.decide(approval, marco)  # whoever changed it does not approve it
+        clerk.decide(approval, marco)  # the person who changed it does not approve it
         clerk.drive(approval.execution.run)
         assert compared(clerk, approval)["lines"][0]["predicted"] == 95
         assert compared(clerk, approval)["lines"][0]["state"] == "as_predicted"
@@ -231,7 +231,7 @@ class TestAfterTheCall:
         offer(withdrawing(outcome=writes))
         approval = self.approve(clerk, dana)
         comparison = compared(clerk, approval)
-        assert comparison["unavailable"] == "it tried to write, which a dry run may not"
+        assert comparison["unavailable"] == "it tried to write, which a dry run may not do"
         assert {line["state"] for line in comparison["lines"]} == {"not_measured"}
         assert (approval.execution.result_status, User.objects.filter(username="somebody").exists()) == ("ok", False)
 

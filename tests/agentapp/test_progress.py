@@ -1,4 +1,4 @@
-"""A run that gets nowhere is stopped, and says what it repeated."""
+"""A run that makes no progress is stopped, and says what it repeated."""
 
 from agentapp.models import Tool
 from approvals.models import Rule

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def proposes(*arguments: Any, text: str = "You are right: the invoice says 5.", name: str = "pay") -> dict[str, Any]:
-    """A reply that proposes to pay 20, and what it says and proposes instead when it is asked about it."""
+    """A reply that proposes to pay 20, and what the model says and proposes instead when it is asked about it."""
     instead = [{"id": "i", "name": name, "arguments": given} for given in arguments]
     return calls(call("p", "pay", account="ana", amount=20)) | {"answer": {"text": text, "tool_calls": instead}}
 
@@ -115,9 +115,9 @@ class TestAnotherProposal:
         page = client.get(f"/approvals/{requests[1].pk}/").content.decode()
         assert "Why twenty?" in page
         assert "You are right: the invoice says 5." in page
-        assert "After a question the agent proposes it with other arguments." in page
+        assert "After a question, the agent proposes it with other arguments." in page
         old = client.get(f"/approvals/{requests[0].pk}/").content.decode()
-        assert "After a question the agent proposes other arguments." in old
+        assert "After a question, the agent proposed other arguments." in old
 
     def test_what_is_approved_then_is_what_runs_and_the_model_is_told(self, clerk, requests, marco):
         run = requests[1].execution.run
@@ -184,7 +184,7 @@ class TestWhatStaysAsItWas:
         said = self.stays(clerk, dana, proposes(arguments)).answer
         words, _, note = said.partition("\n\n")
         assert words == "You are right: the invoice says 5."
-        assert note.startswith("(It would propose other arguments, which cannot be:")
+        assert note.startswith("(It tried to propose other arguments but could not:")
         assert why in said
 
     def test_what_a_rule_forbids(self, clerk, dana):
@@ -219,7 +219,7 @@ class TestWhatStaysAsItWas:
 def test_no_words_beside_another_proposal_say_so(clerk, dana):
     run = clerk.run(proposes(FIVE, text=""), says("done"))
     ask(clerk, run, dana)
-    assert Question.objects.get().answer == "(It says nothing beside what it proposes instead.)"
+    assert Question.objects.get().answer == "(It proposes other arguments and says nothing more.)"
 
 
 def test_secret_arguments_are_masked_in_what_is_other(clerk, dana):

@@ -1,4 +1,4 @@
-"""The closed lists of why hold nothing that nobody says."""
+"""The closed lists of reasons contain nothing unused."""
 
 import re
 from pathlib import Path

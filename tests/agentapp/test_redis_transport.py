@@ -1,4 +1,4 @@
-"""Messages go out and are marked as done through one client, as long as there is one way to the broker."""
+"""Messages are sent and acknowledged through one client, as long as there is one way to the broker."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A run is replayed: what was decided, given and said then is so again, nothing happens, and it ends as it did."""
+"""A run is replayed: everything decided, given and said is repeated, nothing happens, and it ends as it did."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ State = Run.State
 
 
 def settle(clerk: Clerk, run: Run) -> Run:
-    """Drive a run for as long as it goes on by itself."""
+    """Drive a run as long as it goes on by itself."""
     for _ in range(50):
         clerk.drive(run)
         if run.is_final or run.wake_at is None:
@@ -95,7 +95,7 @@ def test_whatever_they_said_it_goes_the_same_way(clerk, dana, marco, type, more)
     run = clerk.run(LOOK, PAY, DONE)
     (asked,) = clerk.open(run)
     clerk.decide(asked, dana, type, **more)
-    if type == "edit":  # whoever changed it does not count
+    if type == "edit":  # the person who changed it does not count
         clerk.decide(asked, marco)
     clerk.drive(run)
     replay = same(clerk, run)
@@ -298,7 +298,7 @@ def test_other_rules_are_tried_in_a_sandbox_and_in_no_real_run(clerk, sam, ada):
     run = clerk.run(LOOK, DONE)
     assert ToolExecution.objects.get(run=run).reason == "policy_denied"
     changed = {"without_rules": ("no looking",)}
-    for user, told in ((ada, "in a sandbox alone"), (sam, "needs the right to view rules")):
+    for user, told in ((ada, "only be tried in a sandbox"), (sam, "needs the right to view rules")):
         with pytest.raises(actions.Refused) as refused:
             actions.fork_run(run.pk, Fork(sandbox=user is sam, **changed), user)
         assert told in refused.value.message

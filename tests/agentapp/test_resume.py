@@ -1,4 +1,4 @@
-"""What another worker finds: a run is its rows, and what was done before is neither lost nor done again."""
+"""What another worker finds: a run is its rows, and earlier work is neither lost nor repeated."""
 
 from collections import Counter
 from datetime import datetime, timedelta
@@ -29,7 +29,7 @@ def pay(id: str, amount: int) -> dict[str, Any]:
 
 
 def hand_over(run: Run) -> RunState:
-    """The run as a worker has it in hand that has never seen it. Its lease runs out again at once."""
+    """The run as a worker gets it that has never seen it. Its lease expires again at once."""
     claimed = runs.claim(run.pk)
     assert claimed is not None
     state = RunState.load(claimed)
@@ -123,7 +123,7 @@ def test_what_ran_beside_a_call_that_waits_does_not_run_again_when_the_run_goes_
     run = clerk.run(step, says("done"))
     for person in (dana, marco):
         assert run.waiting_for == "approval"
-        for _ in range(3):  # nudged for nothing
+        for _ in range(3):  # superfluous nudges
             Run.objects.filter(pk=run.pk).update(wake_at=Now())
             clerk.drive(run)
         clerk.decide(clerk.open(run)[0], person)

@@ -1,4 +1,4 @@
-"""What is too old goes, and what is being said does not, also where both hang on one run."""
+"""What is too old is deleted, and a current conversation is not, even if both belong to one run."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""Groups of the roles that were made before a permission was: what they lack, and how they get it."""
+"""Groups made from roles before a permission existed: what they lack, and how they get it."""
 
 from importlib import import_module
 from io import StringIO
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def before(roles: dict[str, Group]) -> Group:
-    """The approvers of an installation from before two permissions were, who have one of their own besides."""
+    """The approvers of an installation older than two permissions, who also have one of their own."""
     group = Group.objects.get(name="approver")
     group.permissions.remove(*Permission.objects.filter(codename__in=["reveal_pii", "undo_call"]))
     group.permissions.add(Permission.objects.get(codename="view_event"))
@@ -80,7 +80,7 @@ def test_a_role_without_a_group_is_not_made(before: Group) -> None:
 
 
 def test_whoever_may_decide_when_seeing_secrets_becomes_a_right_is_given_it(roles, db) -> None:
-    """Groups of the installation's own and single people too; nobody else."""
+    """The installation's own groups and individual people too; nobody else."""
     Permission.objects.filter(codename="reveal_secret").delete()
     decide = Permission.objects.get(codename="decide_approval")
     team = Group.objects.create(name="payments")

@@ -1,4 +1,4 @@
-"""What people say of a request after its words were taken away would be taken away by nobody: it is not kept."""
+"""What people say of a request after its words were deleted would never be deleted, so it is not kept."""
 
 import pytest
 from django.test import Client
@@ -27,7 +27,7 @@ def refusal(act) -> str:
 
 @pytest.fixture
 def gone(clerk, dana, ada):
-    """A request that was decided, and whose words are taken away."""
+    """A decided request whose words are deleted."""
     run = ended(clerk, dana)
     erased(run, ada)
     return Approval.objects.get()

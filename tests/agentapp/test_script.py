@@ -1,4 +1,4 @@
-"""What is wrong with a script, in its own words and with its place."""
+"""What is wrong with a script, in words and with its place."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from agentapp.script import ScriptError, check_script
     [
         ([], "script", "The value has less than 1 item."),
         ({}, "script", 'The value is not of type "array".'),
-        ([{"txt": "x"}], "script/0/txt", "txt is no part of a script."),
+        ([{"txt": "x"}], "script/0/txt", "txt is not part of a script."),
         ([{"text": "x"}, {"text": 3}], "script/1/text", 'the value is not of type "string".'),
         ([{"tool_calls": [{"id": "1", "nam": "pay"}]}], "script/0/tool_calls/0/name", "name is missing."),
     ],

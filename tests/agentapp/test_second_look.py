@@ -35,7 +35,7 @@ def asked(clerk: Any, *replies: Any) -> Approval:
 
 
 def sent(looks: ProviderServer) -> dict[str, Any]:
-    """The call, as the model was sent it."""
+    """The call, as it was sent to the model."""
     [question] = looks.questions
     found: dict[str, Any] = json.loads(question.body["messages"][-1]["content"])
     return found
@@ -146,7 +146,7 @@ def test_where_it_cannot_be_asked_people_are_asked_all_the_same_and_told(clerk, 
     assert (approval.state, approval.second_look["verdict"]) == ("pending", "unavailable")
     assert Breaker.objects.get(key=DIALECT.model).failures == 1
     client.force_login(dana)
-    assert "No second look could be taken" in client.get(f"/approvals/{approval.pk}/").content.decode()
+    assert "No second look was possible" in client.get(f"/approvals/{approval.pk}/").content.decode()
 
 
 def test_a_model_that_keeps_failing_is_not_asked_for_a_while(clerk, looks, settings):

@@ -1,4 +1,4 @@
-"""No process serves with the key that stands in the source."""
+"""No process serves with the key written in the source."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ SERVERS = [
 
 
 def begun(tmp_path, *command: str, **variables: str) -> tuple[int, str]:
-    """How a process ended, and what it said."""
+    """A process's exit status and output."""
     own = {"DJANGO_SETTINGS_MODULE": "agentapp.settings", "DATA_DIR": str(tmp_path), "SECRET_KEY": ""} | variables
     kept = {name: value for name, value in os.environ.items() if name != "SECRET_KEY_FILE"}
     done = subprocess.run(
@@ -28,7 +28,7 @@ def begun(tmp_path, *command: str, **variables: str) -> tuple[int, str]:
 def test_a_process_that_serves_does_not_begin_with_the_key_that_anybody_knows(tmp_path, command) -> None:
     code, said = begun(tmp_path, *command, DEBUG="false")
     assert code == 1
-    assert "SECRET_KEY is not set, and the one in its place stands in the source" in said
+    assert "SECRET_KEY is not set, and the default key is in the published source" in said
 
 
 @pytest.mark.apart

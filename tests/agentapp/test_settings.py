@@ -18,7 +18,7 @@ VARIABLE = re.compile(r"\benv(?:_bool|_count(?:_from_one)?|_list|_folder)?\(\s*\
 
 
 def start(says: str = "settings.DEBUG; print('started')", **environment: str) -> subprocess.CompletedProcess[str]:
-    """Start the project as a command would, with nothing but these variables."""
+    """Start the project as a command would, with only these variables."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     return subprocess.run(
         [sys.executable, "-c", f"from django.conf import settings; {says}"],
@@ -43,12 +43,12 @@ def start(says: str = "settings.DEBUG; print('started')", **environment: str) ->
         ("MODEL_TIMEOUT_SECONDS", "0", "one or more"),
         ("APPROVAL_EXPIRES_SECONDS", "0", "one or more"),
         ("APPROVAL_USE_WITHIN_SECONDS", "0", "one or more"),
-        ("REDIS_URL", "localhost:6379", "starts with redis://"),
+        ("REDIS_URL", "localhost:6379", "start with redis://"),
         ("DATABASE_URL", "mysql://root@localhost/x", "a database URL"),
         ("TIME_ZONE", "Mars/Olympus", "no such time zone"),
-        ("BASE_URL", "countersign.example", "starts with http://"),
+        ("BASE_URL", "countersign.example", "start with http://"),
         ("LOG_LEVEL", "LOUD", "Use one of DEBUG"),
-        ("REJECTION_REASONS", "One; Two; Three; Four", "One to three reasons"),
+        ("REJECTION_REASONS", "One; Two; Three; Four", "one to three reasons"),
     ],
 )
 def test_a_wrong_value_stops_the_start_and_names_its_variable(
@@ -65,7 +65,7 @@ def test_a_folder_that_cannot_be_made_is_named_with_its_variable(tmp_path: Path)
     (tmp_path / "file").write_text("")
     last = start(DATA_DIR=str(tmp_path / "file" / "data")).stderr.strip().splitlines()[-1]
     assert last.startswith("django.core.exceptions.ImproperlyConfigured: DATA_DIR=")
-    assert last.endswith("cannot be made: Not a directory.")
+    assert last.endswith("cannot be created: Not a directory.")
 
 
 def test_a_command_says_which_variable_is_wrong_in_one_line(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_what_stands_in_a_file_that_was_named_by_mistake_is_not_quoted(tmp_path:
     ("name", "value"),
     [
         ("DATABASE_URL", "mysql://root:hunter2@localhost/x"),
-        # Nothing in front, as when the scheme was forgotten.
+        # No prefix, as if the scheme had been forgotten.
         ("DATABASE_URL", "root:hunter2@localhost/x"),
         ("DATABASE_URL", "postgres:/root:hunter2@localhost/x"),
         ("DATABASE_LISTEN_URL", "root:hunter2@localhost/x"),
@@ -163,8 +163,8 @@ def test_it_starts_with_everything_set(tmp_path: Path) -> None:
 def test_every_variable_is_documented_and_nothing_else() -> None:
     texts = (ROOT / "agentapp/settings.py").read_text(), inspect.getsource(read_ledger)
     read = {name for text in texts for name in VARIABLE.findall(text)}
-    # What libraries and models read has a part of its own.
-    ours, _, _ = (ROOT / "docs/settings.md").read_text().partition("## Told elsewhere")
+    # What libraries and models read has a section of its own.
+    ours, _, _ = (ROOT / "docs/settings.md").read_text().partition("## Variables of models, providers and libraries")
     documented = set(re.findall(r"^\| `([A-Z_]+)` \|", ours, re.MULTILINE))
     assert len(read) > 30
     assert read - documented == set()

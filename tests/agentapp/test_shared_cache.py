@@ -1,4 +1,4 @@
-"""Failed sign-ins are counted whatever becomes of Redis: together while it is there, else by each process."""
+"""Failed sign-ins are counted whatever happens to Redis: together while it is there, otherwise by each process."""
 
 import pickle
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def away(settings: Any, port: int) -> None:
 
 
 def tries(client: Client, times: int) -> list[int]:
-    """What is answered to wrong passwords."""
+    """The answers to wrong passwords."""
     body = {"username": "dana", "password": "wrong"}
     return [client.post("/login/", body).status_code for _ in range(times)]
 
@@ -134,7 +134,7 @@ class TestWhileRedisIsThere:
 
 
 class _Canary:
-    """Opened as a pickle, it writes a file."""
+    """If unpickled, it writes a file."""
 
     def __init__(self, path: str) -> None:
         self.path = path

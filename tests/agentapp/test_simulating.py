@@ -1,4 +1,4 @@
-"""A draft of a rule is tried on the calls of the last month, and the numbers are those of counting by hand."""
+"""A draft of a rule is tried on last month's calls, and the numbers match counting by hand."""
 
 from datetime import timedelta
 from typing import Any
@@ -24,7 +24,7 @@ NOW = timezone.now()
 
 
 def a_call(run: RunBuilder, tool: Tool, verdict: str, rule: str = "", **arguments: Any) -> ToolExecution:
-    """A call of the last days, with the ruling that was frozen on it."""
+    """A call of the last days, with the ruling frozen on it."""
     text = canonical(arguments)
     ruling = {
         "verdict": verdict, "reason": rule or "No rule.", "rule": rule, "risk": "medium",
@@ -74,7 +74,7 @@ def test_the_numbers_of_a_month_are_those_of_counting_by_hand(ada: User, pay: To
     old = a_call(run, pay, "allow", small.name, amount=99)
     ToolExecution.objects.filter(pk=old.pk).update(proposed_at=timezone.now() - timedelta(days=31))
 
-    # Asks from 50 on, and no longer above 500, which nothing else is about: that asks, too, for want of a rule.
+    # It asks from 50 on but not above 500. No other rule covers those, so they ask too, for want of a rule.
     draft = simulated(drafted(ada, over_100, condition="args.amount > 50.0"), ada)
     more = [amount for amount in amounts if 50 < amount <= 100]
     assert draft.simulation["looked_at"] == len(amounts)

@@ -1,4 +1,4 @@
-"""How often the loop talks to the database. Counted, so that it cannot creep up unseen."""
+"""How often the loop talks to the database. It is counted, so that it cannot grow unnoticed."""
 
 import re
 from collections.abc import Callable
@@ -20,12 +20,12 @@ from tests.rows import (
     USE_WITHIN,
     a_card,
     a_claimed_run,
+    a_decision,
     a_moment_ago,
     a_proposal,
     a_request,
     a_step,
     a_tool,
-    a_verdict,
     take,
 )
 from tests.wire import DIALECTS, Answer, provider
@@ -35,7 +35,7 @@ BRACKETS = ("BEGIN", "COMMIT", "SAVEPOINT", "RELEASE", "ROLLBACK")
 
 
 def statements(run) -> list[str]:
-    """The statements of one drive, without the brackets of its transactions."""
+    """The statements of one drive, without those that begin and end its transactions."""
     with CaptureQueriesContext(connection) as captured:
         loop.drive(run.pk)
     return [query["sql"] for query in captured if not query["sql"].startswith(BRACKETS)]
@@ -73,7 +73,7 @@ def test_what_is_stopped_is_asked_right_before_each_model_but_the_first_behind_a
 
 
 def test_a_step_that_parks_takes_seventeen_statements_at_most(clerk, roles):
-    """One of them looks at what the tool did before: by that the risk of the request is told."""
+    """One of them looks at what the tool did before: the request's risk depends on it."""
     rule = Rule.objects.create(name="payments", tool="pay", verdict="ask")
     rule.groups.add(roles["approver"])
     Channel.objects.create(name="desk", kind="memory")
@@ -91,16 +91,16 @@ def test_a_step_that_parks_takes_seventeen_statements_at_most(clerk, roles):
 
 
 def written(write: Callable[[], Any]) -> list[str]:
-    """Verb and table of each statement of one transaction, in their order."""
+    """Verb and table of each statement of one transaction, in order."""
     with CaptureQueriesContext(connection) as captured, ledger.transaction():
         write()
     sql = [query["sql"] for query in captured if not query["sql"].startswith(BRACKETS)]
-    # The last table a query reads from is its own; the others are those of values it looks up on the way.
+    # The last table a query reads from is its own; the others are for values it looks up on the way.
     return [f"{text.split()[0]} {re.findall(TABLE, text)[-1 if text.startswith('SELECT') else 0]}" for text in sql]
 
 
 TABLE = r'(?:FROM|INTO|UPDATE) "(?:agentapp|approvals|auth)_(\w+)"'
-# What a transaction that records anything does besides, for however many events and chains.
+# What a transaction that records anything runs in addition, for any number of events and chains.
 EVENTS = ["SELECT chainhead", "INSERT event", "INSERT chainhead"]
 
 
@@ -165,8 +165,8 @@ def test_a_decision_takes_thirteen_statements_at_most(roles, dana, marco, needed
     approval = a_request(approvals_needed=needed, groups=(group,))
     if needed == 2:
         approval = take(approval, marco)
-    verdict = a_verdict(approval, dana)
-    counted = written(lambda: decisions.decide(approval.pk, verdict, USE_WITHIN))
+    incoming = a_decision(approval, dana)
+    counted = written(lambda: decisions.decide(approval.pk, incoming, USE_WITHIN))
     # Four of them look up what the person may do and which groups they share with the request.
     assert len(counted) <= 13, counted
 

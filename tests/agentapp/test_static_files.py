@@ -1,4 +1,4 @@
-"""Two releases behind one address: no page gets the styles of the other under its own names, and none goes without."""
+"""Two releases behind one address: no page gets the other's styles under its own names, and none goes without."""
 
 import os
 import re
@@ -29,6 +29,7 @@ class Release:
 
     web: httpx.Client
     names: tuple[str, ...]
+    log: Path
 
     def named(self, file: str) -> str:
         name, ending = file.split(".")
@@ -51,7 +52,7 @@ def served(folder: Path, **variables: str) -> Iterator[Release]:
     }
     collect = [sys.executable, "manage.py", "collectstatic", "--noinput", "--verbosity", "0"]
     subprocess.run(collect, cwd=ROOT, env=environment, check=True, timeout=240)
-    # Whoever asks before it has started waits in line.
+    # A request before it has started waits in the queue.
     with socket.create_server(("127.0.0.1", 0)) as line, (folder / "web.log").open("wb") as log:
         serve = [sys.executable, "-m", "uvicorn", "agentapp.asgi:application", "--fd", str(line.fileno())]
         process = subprocess.Popen(
@@ -61,7 +62,7 @@ def served(folder: Path, **variables: str) -> Iterator[Release]:
             with httpx.Client(base_url=f"http://127.0.0.1:{line.getsockname()[1]}", timeout=240) as web:
                 page = web.get("/login/")
                 assert page.status_code == 200, page.text
-                yield Release(web, tuple(NAMED.findall(page.text)))
+                yield Release(web, tuple(NAMED.findall(page.text)), folder / "web.log")
         finally:
             process.terminate()
             process.wait(60)
@@ -69,7 +70,7 @@ def served(folder: Path, **variables: str) -> Iterator[Release]:
 
 @pytest.fixture(scope="module")
 def releases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Release, Release]]:
-    """This one, and the next one, which looks different."""
+    """This release, and the next one, which looks different."""
     folder = tmp_path_factory.mktemp("releases")
     files = shutil.copytree(ROOT / "static", folder / "files")
     with (files / "console/console.css").open("a") as styles:
@@ -108,6 +109,28 @@ def test_what_is_sent_is_small(releases: tuple[Release, Release]) -> None:
     assert script.headers["Content-Encoding"] == "gzip"
     assert "/**" not in script.text
     assert len(script.text) < len((ROOT / "static/console/passkey.js").read_text())
+
+
+def test_a_file_is_sent_whole_in_part_or_not_at_all_as_it_is_asked_for_and_nothing_is_complained_of(
+    releases: tuple[Release, Release],
+) -> None:
+    this, _ = releases
+    name = next(each for each in this.names if each.endswith(".woff2"))
+    whole = this.web.get(name, headers={"Accept-Encoding": "identity"})
+    kept = Path(this.log.parent / "static" / name.removeprefix("/static/")).read_bytes()
+    assert (whole.status_code, whole.content, whole.headers["Content-Length"]) == (200, kept, str(len(kept)))
+
+    part = this.web.get(name, headers={"Range": "bytes=10-19"})
+    assert (part.status_code, part.content) == (206, kept[10:20])
+    assert part.headers["Content-Range"] == f"bytes 10-19/{len(kept)}"
+
+    known = this.web.get(name, headers={"If-None-Match": whole.headers["ETag"]})
+    assert (known.status_code, known.content, known.headers["Cache-Control"]) == (304, b"", FOR_EVER)
+
+    head = this.web.head(name, headers={"Accept-Encoding": "identity"})
+    assert (head.status_code, head.content, head.headers["Content-Length"]) == (200, b"", str(len(kept)))
+
+    assert "Warning" not in this.log.read_text()
 
 
 def test_a_page_of_one_release_that_asks_the_other_gets_its_styles_and_nobody_keeps_them(

@@ -1,4 +1,4 @@
-"""Results of calls that steer the conversation: who speaks next, and how long a result is told."""
+"""Results of calls that steer the conversation: who speaks next, and how long the model is told a result."""
 
 import dataclasses
 

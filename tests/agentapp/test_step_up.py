@@ -1,4 +1,4 @@
-"""What an approval asks of whoever gives it, while runs go on: customers, rules that change, grants."""
+"""What an approval demands of the approver while runs go on: customers, rules that change, grants."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""An agent asks an agent: what the model is told, how the run that answers begins, is waited for and ends."""
+"""An agent asks an agent: what the model is told, and how the run that answers begins, is waited for and ends."""
 
 import dataclasses
 import uuid
@@ -115,7 +115,7 @@ def test_the_model_is_told_the_agents_it_may_ask_with_their_descriptions_and_rou
     assert spec.input_schema["required"] == ["input"]
     assert spec.input_schema["properties"]["route"]["enum"] == ["urgent"]
     assert child_of(run).route == "urgent"
-    # Nobody is offered itself; who lists nobody is offered nobody.
+    # No agent is offered itself; an agent that lists nobody is offered nobody.
     assert "ask_clerk" not in seen[0]
     assert not [name for name in seen[1] if name.startswith("ask_")]
 
@@ -210,7 +210,7 @@ def test_several_agents_are_asked_at_once_and_the_other_reads_of_the_step_run_me
     assert run.waiting_for == "subagent"
     assert sorted(effect["what"] for effect in effects_of("look_up")) == ["1", "2"]
     assert {child.agent.name for child in run.children.all()} == {"refunds", "billing"}
-    # The second answer comes first; the run looks, keeps it, and waits on.
+    # The second answer comes first; the run looks, stores it, and waits on.
     team.clerk.drive(child_of(run, "b"))
     assert team.clerk.drive(run).waiting_for == "subagent"
     assert team.clerk.execution(run, "b").state == "finished"
@@ -226,7 +226,7 @@ def test_people_are_asked_about_the_rest_of_a_step_while_an_agent_works(team, da
     )
     [approval] = team.clerk.open(run)
     team.clerk.decide(approval, dana)
-    # The write waits for the answer, which was asked for before it.
+    # The write waits for the answer, which was requested before it.
     assert team.clerk.drive(run).waiting_for == "subagent"
     assert effects_of("pay") == []
     assert team.drive_all(run).state == "succeeded"
@@ -241,7 +241,7 @@ def test_an_agent_that_answers_while_cards_are_made_is_not_missed(team, monkeypa
     real = decisions.request
 
     def slow(*arguments):
-        # As good as at this moment: the other worker has ended the run, which was not waiting then.
+        # Practically at this moment: the other worker ended the run, which was not waiting at that time.
         Run.objects.filter(parent=run).update(
             state="succeeded", stop_reason="completed", answer="r", finished_at=timezone.now()
         )
@@ -493,7 +493,7 @@ def test_the_usage_of_each_run_is_its_own(team):
 
 
 def asks(*names: str, agent: str = "ask_refunds") -> dict:
-    """One reply that asks an agent so many questions."""
+    """One reply that asks an agent this many questions."""
     return calls(*(call(name, agent, input=name) for name in names))
 
 
@@ -506,7 +506,7 @@ def test_one_reply_asks_no_more_agents_than_a_family_may_have_runs(team, setting
     team.may_ask("refunds", says("yes"))
     run = team.run(asks(*"abcd"), asks("e"), says("done"))
     assert reasons_of(team, run, "abcde") == ["", "", *["call_limit_exceeded"] * 3]
-    assert "3 runs at most" in told(run, "c")
+    assert "at most 3 runs" in told(run, "c")
     assert (run.state, Run.objects.count()) == ("succeeded", 3)
 
 

@@ -1,6 +1,7 @@
-"""What is stopped, or forbidden, while a worker waits for a lock in order to begin a call, does not begin."""
+"""A call that is stopped or forbidden while a worker waits for a lock to begin it does not begin."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -11,7 +12,8 @@ from django.utils import timezone
 from agentapp import actions, executor, runs, storing, totals
 from agentapp.models import Agent, Run, Spending, Tool
 from approvals import configuration, ledger
-from approvals.models import Event, Rule
+from approvals.models import CheckpointLeaf, Event, Rule
+from approvals.proof import checkpoints
 from tests.clerk_tools import WorkerDies, effects_of
 from tests.conftest import call, calls, says
 from tests.races import HeldUp
@@ -52,7 +54,7 @@ EVERY = ["everything is stopped", "its tool is stopped", "a rule forbids it", "i
 
 
 def held_up(monkeypatch: Any, at: tuple[Any, str], lock: Callable[[], object], change: Callable[[], object]) -> HeldUp:
-    """Let the worker find a lock taken by somebody else when it comes to call a function of a module."""
+    """Make the worker find a lock held by somebody else when it comes to call a function of a module."""
     meanwhile = HeldUp(lock, change, getattr(*at))
     monkeypatch.setattr(*at, meanwhile)
     return meanwhile
@@ -106,7 +108,7 @@ def test_a_read_that_begins_with_its_step_whose_worker_waits_for_the_run(clerk, 
     found = driven(clerk, run, meanwhile)
     assert effects_of("look_up") == []
     assert outcome(clerk, found, "l") in ("switch", "policy_denied", "tool_disabled")
-    # What the model said is stored once, and was asked for once.
+    # What the model said is stored once, and was requested once.
     assert found.steps.filter(number=1).count() == 1
     assert found.step_count == found.steps.count() == (1 if found.waiting_for else 2)
 
@@ -156,11 +158,26 @@ def test_a_repetition_under_its_key_whose_worker_waits_for_the_run(clerk, monkey
     assert (clerk.execution(run, "a").state, clerk.execution(run, "a").attempts) == ("executing", 1)
 
 
+def test_a_call_whose_worker_waits_for_a_checkpoint_that_covers_its_run(
+    clerk, dana, monkeypatch, change, settings, tmp_path
+):
+    settings.LEDGER = replace(
+        settings.LEDGER, signing_key="", signing_key_file=tmp_path / "ledger.key", makes_key=True, anchor_url=""
+    )
+    run = clerk.run(PAY, says("done"))
+    checkpoints.make()  # of the configuration too, so that the next one does not hold who engages the switch
+    clerk.decide(clerk.open(run)[0], dana)
+    meanwhile = held_up(monkeypatch, (executor.subagents, "begin"), checkpoints.make, lambda: change(EVERY[0], "pay"))
+    found = driven(clerk, run, meanwhile)
+    assert (effects_of("pay"), found.waiting_for) == ([], "switch")
+    assert CheckpointLeaf.objects.filter(chain=ledger.run_chain(run.pk)).count() == 2
+
+
 def test_a_model_whose_worker_waits_for_the_run(clerk, monkeypatch, change, provider):
     Agent.objects.update(model=DIALECT.model, driver="tool_calling")
     provider.answer(Answer(DIALECT.reply(calls=[("l", "look_up", {"what": "x"})])), Answer(DIALECT.reply("done")))
     run = actions.start_run(actions.NewRun(agent="clerk", input="Look."), clerk.starter)
-    # What a read came to is stored, and the next step would begin.
+    # What a read returned is stored, and the next step would begin.
     meanwhile = held_up(monkeypatch, (runs, "held"), lambda: runs.lock(run.pk), lambda: change(EVERY[0], ""))
     found = clerk.drive(run)
     meanwhile.done()

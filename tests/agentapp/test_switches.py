@@ -69,7 +69,7 @@ def test_a_run_under_way_parks_and_what_runs_already_finishes(clerk, stop, relea
     real = ScriptedDriver.next_step
     monkeypatch.setattr(ScriptedDriver, "next_step", between)
     run = clerk.run(LOOK, calls(call("b", "look_up", what="y")), says("done"))
-    # The model was thinking when it was engaged: what it decided is kept, and does not begin.
+    # The model was thinking when the switch was engaged: its decision is kept, and does not begin.
     assert (run.state, run.waiting_for, run.step_count) == ("waiting", "switch", 2)
     assert effects_of("look_up") == [{"what": "x"}]
     assert clerk.execution(run, "b").state == "ready"
@@ -156,7 +156,7 @@ def test_an_approval_that_ran_out_while_a_switch_held_it_is_asked_again(clerk, d
     (again,) = clerk.open(run)
     assert again.pk != approval.pk
     why = Event.objects.get(run_id=run.pk, type="tool_call.set_aside").data["why"]
-    assert "was held until" in why
+    assert "while the run was held" in why
     clerk.decide(again, dana)
     assert clerk.drive(run).state == "succeeded"
     assert len(effects_of("pay")) == 1
@@ -179,7 +179,7 @@ def test_what_an_approver_changed_is_what_is_asked_again(clerk, dana, stop, rele
 def test_a_read_whose_worker_died_is_not_made_again_while_its_tool_is_stopped(clerk, stop, release, dana):
     run = clerk.run(PAY, says("done"))
     clerk.decide(clerk.open(run)[0], dana)
-    # Found by the next worker as if the last one had died in the middle of a read.
+    # The next worker finds it as if the last one had died in the middle of a read.
     ToolExecution.objects.filter(run=run).update(
         state="executing", consequential=False, approval=None, started_at=timezone.now()
     )

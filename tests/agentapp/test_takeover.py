@@ -1,4 +1,4 @@
-"""A person speaks in the agent's place: from taking over to handing back."""
+"""A person writes in the agent's place: from taking over to handing back."""
 
 import json
 import threading
@@ -117,7 +117,7 @@ def test_the_first_of_two_takes_over_and_the_second_is_told_who(clerk, dana, mar
 
 def test_who_may_neither_pause_nor_decide_takes_nothing_over(clerk, mia, otto, dana):
     run = clerk.run(LOOK, says("done"))
-    refused("forbidden", actions.take_over_run, run.pk, dana)  # nothing of it waits for a decision
+    refused("forbidden", actions.take_over_run, run.pk, dana)  # none of its requests waits for a decision
     refused("not_found", actions.take_over_run, run.pk, otto)
     refused("not_found", actions.take_over_run, uuid.uuid4(), mia)
     assert actions.take_over_run(run.pk, mia).taken_over_by == mia
@@ -273,7 +273,7 @@ def test_handed_back_the_run_goes_on_and_the_model_reads_what_was_said(clerk, da
 
 @pytest.mark.parametrize(
     "compiler", ["current_run", "full_conversation", "sections", "last_observations"]
-)  # what each chooses differs; that people spoke is in all
+)  # their choices differ; that people spoke is in all
 def test_the_next_run_knows_what_the_person_said_as_the_agents_turns(clerk, dana, sam, compiler):
     clerk.agent.message_compiler = compiler
     clerk.agent.save()

@@ -159,7 +159,7 @@ def test_a_person_and_their_customer_who_write_at_the_same_moment_do_not_lock_ea
 
 @pytest.mark.parametrize("first", ["was_kept", "began_a_run", "is_what_was_said_since"])
 def test_a_message_sent_twice_at_once_with_one_key_is_one_message(clerk, sam, monkeypatch, first):
-    """The second had looked for the key before the first was there, and comes behind a hand-over."""
+    """The second looked for the key before the first was there, and comes after a hand-over."""
     run = clerk.run(PAY, says("done"), conversation="ticket-1")
     talk = Conversation.objects.get(key="ticket-1")
     expected = talk.version if first == "is_what_was_said_since" else None

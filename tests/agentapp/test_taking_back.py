@@ -1,4 +1,4 @@
-"""Taking one's own decision back: it undoes that, and nothing that others have said."""
+"""Undoing one's own decision: it undoes only that, and nothing that others have said."""
 
 import pytest
 from django.contrib.auth.models import User
@@ -11,7 +11,7 @@ from tests.conftest import Clerk, call, calls, says
 
 @pytest.fixture
 def approved_by_dana(clerk: Clerk, dana: User) -> Approval:
-    """A request that needs two, of whom Dana is one."""
+    """A request that needs two approvers, of whom Dana is one."""
     Rule.objects.create(name="two", tool="pay", verdict="ask", approvals_needed=2, hold_seconds=30)
     approval = clerk.open(clerk.run(calls(call("p", "pay", account="ana", amount=5)), says("done")))[0]
     clerk.decide(approval, dana)

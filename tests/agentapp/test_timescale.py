@@ -83,7 +83,7 @@ def test_a_wait_at_the_start_has_its_label_where_the_first_mark_would_be() -> No
     axis = axis_of(span("model", 600, 606), end=606)
     (fold,) = axis.folds
     assert (fold.x, fold.labelled) == (0, True)
-    # Its label is centred on its middle, so all of it is on the axis; no mark's begins under it.
+    # Its label is centred, so all of it is on the axis; no mark's label begins under it.
     assert fold.middle >= 6.5
     assert [tick.seconds for tick in axis.ticks] == [2, 4]
     assert all(tick.x >= fold.middle + 6.5 for tick in axis.ticks)

@@ -1,4 +1,4 @@
-"""Contracts come from code; safety belongs to admins; a changed contract voids what was asked about the old one."""
+"""Contracts come from code; safety belongs to admins; a changed contract voids requests about the old one."""
 
 import dataclasses
 import sys
@@ -332,7 +332,7 @@ def test_what_a_call_costs_is_kept_as_it_is_said(changing_module: Any, cost: Any
 
 def test_a_tool_that_is_taken_back_by_one_that_there_is_not_is_refused(changing_module: Any) -> None:
     changing_module(lend=lend(undo=lambda amount: {"amount": amount}, undone_by="take_bak"))
-    with pytest.raises(ImproperlyConfigured, match="'lend' is undone_by 'take_bak', which is no tool"):
+    with pytest.raises(ImproperlyConfigured, match="'lend' is undone_by 'take_bak', which is not a tool"):
         sync()
     assert not Tool.objects.exists()
 
@@ -346,7 +346,7 @@ def test_a_tool_that_is_taken_back_by_one_that_is_gone_is_warned_about(changing_
 
 def test_a_mark_that_looks_like_an_argument_is_warned_about(changing_module: Any) -> None:
     changing_module(lend=lend(pii=("borower",)))
-    assert sync().warnings == ["lend marks 'borower', which is not an argument of it; is 'borrower' meant?"]
+    assert sync().warnings == ["lend marks 'borower', which is not one of its arguments; did you mean 'borrower'?"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Rules that look at other calls, against rows: what counts, since when, whose, and two at once."""
+"""Rules that look at other calls, tested on rows: what counts, since when, whose, and two at once."""
 
 from datetime import timedelta
 from typing import Any
@@ -146,7 +146,7 @@ def test_an_erased_call_is_in_no_sum_and_still_one_of_so_many(clerk, ada, limit)
         (("sum", "nothing.amount", "24h"), "there is no tool nothing"),
         (("count", "nothing", "24h"), "there is no tool nothing"),
         (("sum", "pay.nothing", "24h"), "has no argument nothing"),
-        (("sum", "pay.account", "24h"), "is no number"),
+        (("sum", "pay.account", "24h"), "is not a number"),
     ],
 )
 def test_what_cannot_be_looked_up_asks(clerk, words, why):
@@ -183,7 +183,7 @@ def test_each_question_is_one_query_and_none_is_asked_without_need(clerk, limit)
 
 def test_two_at_once_cannot_both_pass(clerk, limit):
     for number in range(few_tries()):
-        ToolExecution.objects.update(started_at=None, attempts=0)  # of the rounds before
+        ToolExecution.objects.update(started_at=None, attempts=0)  # from the earlier rounds
         before = len(effects_of("pay"))
         runs = [clerk.start(pays(300 + number / 100, account=name), says("done")) for name in ("ana", "ben")]
         race(*[lambda run=run: loop.drive(run.pk) for run in runs])

@@ -1,4 +1,4 @@
-"""Trying a tool: a rehearsal sends nothing; for real it is a run like any other, which its starter cannot decide."""
+"""Trying a tool: a rehearsal sends nothing; a real try is a run like any other, which its starter cannot decide."""
 
 import uuid
 from typing import Any
@@ -17,7 +17,7 @@ from tests.conftest import Clerk
 
 @pytest.fixture
 def filled(clerk: Clerk) -> Any:
-    """`filled(tool, …)`: a call as somebody has filled it in."""
+    """`filled(tool, …)`: a call as a person has filled it in."""
 
     def make(name: str = "pay", why: str = "To see it work.", **more: Any) -> Trial:
         arguments = more.pop("arguments", {"account": "ana", "amount": 5})

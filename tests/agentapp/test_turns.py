@@ -320,7 +320,7 @@ def test_a_run_driven_step_by_step_ends_like_one_driven_at_once(clerk, settings)
         return run.state, run.answer, run.step_count, run.had_tool_errors, list(steps), list(answers)
 
     at_once = clerk.run(*replies)
-    # Long enough to begin a step, and used up when it has ended.
+    # Enough time to begin a step, used up when the step has ended.
     settings.TIME_SLICE_SECONDS = 0.001
     assert outcome(clerk.run(*replies)) == outcome(at_once)
 
@@ -358,7 +358,7 @@ def test_a_history_in_disorder_ends_the_run_before_a_model_is_asked_and_names_th
     "how", ["by its name", "behind a run", "by a link", "as a person", "as a summary", "in a fork"]
 )
 def test_nothing_more_is_said_in_a_conversation_that_was_erased(clerk: Clerk, sam: User, ada: User, how: str) -> None:
-    """It would be kept under no customer's name."""
+    """It would be stored under no customer's name."""
     run = clerk.run(says("Good day."), input="I am Mirabel.", conversation="ticket-7", customer="40117")
     if how == "as a person":
         actions.take_over_run(run.pk, ada)

@@ -1,4 +1,4 @@
-"""Whatever people do about a request, what is on record and what can run say the same; and both rest on the bytes."""
+"""Whatever people do about a request, the record and what can run say the same, and both rest on the bytes."""
 
 import json
 from datetime import timedelta
@@ -152,7 +152,7 @@ def test_the_two_views_agree(it, what, states, call_state, would_run, paid):
 def test_between_decision_and_run_exactly_the_approved_bytes_would_run(it):
     it.hold()
     it.decide("edit", arguments_text=EDITED)
-    assert dispatch_view(it.call, []).would_run == ""  # whoever changed it at high risk does not approve it
+    assert dispatch_view(it.call, []).would_run == ""  # the person who changed it at high risk does not approve it
     it.decide(user=it.marco)
     assert dispatch_view(it.call, []).would_run == EDITED
     assert disagreements(it.call) == []
@@ -170,7 +170,7 @@ def test_a_call_that_nobody_knows_of_has_run_once_and_would_not_run_again(clerk,
 
 
 class TestDisagreementsAreSeen:
-    """Each of them made by hand, as nothing of the product makes it."""
+    """Each disagreement is made directly, as nothing in the product makes it."""
 
     def test_a_request_whose_row_was_changed(self, it):
         reject(it)
@@ -193,7 +193,7 @@ class TestDisagreementsAreSeen:
 
 
 class TestTheBytesDecide:
-    """The column for searching says nothing about what is shown or run."""
+    """The column for searching has no effect on what is shown or run."""
 
     def test_changing_it_by_hand_changes_nothing_that_runs(self, it):
         Approval.objects.filter(pk=it.approval.pk).update(arguments={"account": "mallory", "amount": 999})
@@ -220,11 +220,11 @@ class TestTheBytesDecide:
 
     @pytest.mark.parametrize("column", ["final_arguments_text", "arguments_text"])
     def test_a_text_changed_by_hand_after_the_approval_does_not_run(self, it, column):
-        """What runs is the text that was approved; a changed one goes back to people."""
+        """What runs is the approved text; a changed one goes back to people."""
         it.decide()
         Approval.objects.filter(pk=it.approval.pk).update(**{column: EDITED.replace("ana", "mallory")})
         it.drive()
-        if column == "arguments_text":  # kept for the record; the bytes that were approved run
+        if column == "arguments_text":  # kept for the record; the approved bytes run
             assert effects_of("pay") == [{"account": "ana", "amount": 20.0}]
             return
         assert effects_of("pay") == []

@@ -1,4 +1,4 @@
-"""Taking back a call that took effect: a proposal of its own, asked about by the usual rules, once at a time."""
+"""Undoing a call that took effect: a proposal of its own, asked about by the usual rules, once at a time."""
 
 import json
 import threading
@@ -184,7 +184,7 @@ def test_it_is_not_asked_for_when_the_run_is_erased_as_the_tool_says_how(lent, d
         return said
 
     monkeypatch.setattr(undoing, "_way_back", say_and_be_overtaken)
-    with pytest.raises(actions.Refused, match="What this call did is erased"):
+    with pytest.raises(actions.Refused, match="The record of what this call did has been erased"):
         actions.undo_call(done.pk, "Wrong account.", dana)
     assert not Run.objects.filter(undoes=done).exists()
 
@@ -197,7 +197,7 @@ def test_the_database_itself_refuses_a_second(clerk, lent, dana):
 
 
 def ask_at_once(done: ToolExecution, *users: User) -> list[Any]:
-    """The runs that they began, and the codes of those who were refused."""
+    """The runs that they began, and the codes of the refusals."""
     came: list[Any] = []
 
     def ask(user: User) -> None:
@@ -347,7 +347,7 @@ class TestAskingAgain:
         first = clerk.drive(actions.undo_call(done.pk, "Wrong account.", dana))
         reject(clerk, first, marco)
         clerk.drive(first)
-        with pytest.raises(IntegrityError):  # all that it does is to add one
+        with pytest.raises(IntegrityError):  # adding one is all it does
             Run.objects.filter(pk=done.run_id).update(undoes=done)
 
     def test_the_pages_offer_it_and_lead_from_one_to_the_other(self, client, clerk, lent, dana, marco):
@@ -427,8 +427,8 @@ class TestWhoAndWhat:
     @pytest.mark.parametrize(
         ("undo", "message"),
         [
-            (lambda: {"account": "ana"}, "would not take"),
-            (list, "would not take"),
+            (lambda: {"account": "ana"}, "would not accept"),
+            (list, "would not accept"),
             (lambda result: {"account": result["no such"]}, "KeyError"),
             (lambda: User.objects.create_user("x") and {}, "TriedToWrite"),
         ],
@@ -454,7 +454,7 @@ class TestWhoAndWhat:
 
     @pytest.mark.parametrize("half", [{"undo": None}, {"undone_by": ""}])
     def test_a_tool_declares_both_halves(self, half):
-        with pytest.raises(ValueError, match="both or neither"):
+        with pytest.raises(ValueError, match="both undone_by and undo, or neither"):
             lending(**half)
 
 
@@ -491,6 +491,27 @@ class TestPages:
         assert "This takes a call back" in self.text(client, f"/approvals/{clerk.open(run)[0].pk}/")
         again = client.post(f"/calls/{done.pk}/undo/", {"why": "Wrong account."})
         assert (again.status_code, Run.objects.filter(undoes=done).count()) == (409, 1)
+
+    def test_whoever_is_asked_again_reads_what_became_of_it_before(self, client, clerk, done, dana, marco):
+        first = clerk.drive(actions.undo_call(done.pk, "Wrong account.", dana))
+        reject(clerk, first, marco)
+        clerk.drive(first)
+        second = clerk.drive(actions.undo_call(done.pk, "It was the wrong account: see ticket 12.", dana))
+        asked = clerk.open(second)[0]
+        before = "Asked for before, and nothing was undone:"
+        marco.user_permissions.add(Permission.objects.get(codename="view_run"))
+        client.force_login(User.objects.get(pk=marco.pk))
+        pages = (
+            f"/runs/{second.pk}/",
+            f"/approvals/{asked.pk}/",
+            f"/inbox/peek/{asked.pk}/",
+            f"/approvals/{done.approval_id}/",
+        )
+        for page in pages:
+            shown = self.text(client, page)
+            assert before in shown, page
+            assert f'<a href="/runs/{first.pk}/">{first.reference}</a>' in shown, page
+        assert before not in self.text(client, f"/runs/{first.pk}/")
 
     def test_a_reason_of_many_lines_is_kept_whole(self, client, done, dana):
         client.force_login(dana)

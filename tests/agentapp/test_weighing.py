@@ -1,4 +1,4 @@
-"""The risk people are told of, and what rules say of values from outside, in runs that are driven."""
+"""The risk people are told of, and what rules say of values from outside, in driven runs."""
 
 from typing import Any
 
@@ -112,7 +112,7 @@ def sent(clerk: Clerk, offer: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]
 
 
 def test_what_a_person_changes_is_weighed_anew(clerk: Clerk, sent: list[Any], dana: Any, marco: Any) -> None:
-    """Else who changes a call lends it the risk of another, and approves alone what two people were to see."""
+    """Otherwise changing a call would give it another's risk, and one person could approve alone what needs two."""
     run = clerk.run(calls(call("w", "wire", iban=KNOWN, amount=105)), says("done"))
     [approval] = clerk.open(run)
     assert approval.risk == "low"
@@ -122,7 +122,7 @@ def test_what_a_person_changes_is_weighed_anew(clerk: Clerk, sent: list[Any], da
     [again] = clerk.open(run)
     assert (again.risk, again.editor, again.arguments) == ("high", dana, {"amount": 1_000_000, "iban": NEW})
     why = Event.objects.get(type="approval.superseded", approval_id=approval.pk).data["reason"]
-    assert why == "As it was changed, its risk is high and no longer low."
+    assert why == "Since it was changed, its risk is high and no longer low."
     with pytest.raises(Refused, match="You changed these arguments"):
         clerk.decide(again, dana)
     clerk.decide(again, marco)

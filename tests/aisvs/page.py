@@ -1,4 +1,4 @@
-"""Makes `docs/aisvs.md` from the requirements and their tests: `python -m tests.aisvs.page`."""
+"""Generates `docs/aisvs.md` from the requirements and their tests: `python -m tests.aisvs.page`."""
 
 from pathlib import Path
 
@@ -10,13 +10,13 @@ FILE = "../tests/aisvs/test_requirements.py"
 HEAD = """\
 # OWASP AISVS
 
-How far Countersign meets the requirements of the OWASP AI Security Verification Standard 1.0 for agents that act:
-chapters C9.1, C9.2, C9.5 and C9.6. They are told in our words; numbers and levels are the standard's. Each one that is
-met, in full or in part, has a test that tries to break it. This page is made from those tests
-(`python -m tests.aisvs.page`), and `make test` fails when it is not what they say.
+This page says how far Countersign meets the requirements of the OWASP AI Security Verification Standard 1.0 for agents
+that act: chapters C9.1, C9.2, C9.5 and C9.6. The requirements are in our own words; numbers and levels are the
+standard's. Each requirement that is met, in full or in part, has a test that tries to break it. This page is generated
+from those tests (`python -m tests.aisvs.page`), and `make test` fails if the two differ.
 
-It says what the product does. What an installation makes of it, by its rules, its roles and where it runs, is for those
-who run it: see [operating](operating.md).
+It describes the product. How far an installation meets the standard also depends on its rules, its roles and where it
+runs: see [operating](operating.md).
 """
 
 

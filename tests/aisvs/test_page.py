@@ -1,4 +1,4 @@
-"""The page tells what the requirements and their tests say, no more and no less."""
+"""The page says exactly what the requirements and their tests say."""
 
 from tests.aisvs import page, test_requirements
 from tests.aisvs.requirements import BY_NUMBER, CHAPTERS, REQUIREMENTS, TESTS

@@ -1,4 +1,4 @@
-"""One test for each requirement that is met, in full or in part, by trying to break it. See `docs/aisvs.md`."""
+"""One test for each requirement that is fully or partly met, by trying to break it. See `docs/aisvs.md`."""
 
 import html
 import json
@@ -48,7 +48,7 @@ def asked(clerk: Clerk, *replies: Any) -> tuple[Run, Approval]:
 
 
 def resumed(clerk: Clerk, run: Run) -> Run:
-    """The run, driven again although nothing has woken it."""
+    """The run, driven on although nothing has woken it."""
     Run.objects.filter(pk=run.pk).exclude(state__in=Run.FINAL).update(wake_at=Now())
     return clerk.drive(run)
 
@@ -59,6 +59,7 @@ def resumed(clerk: Clerk, run: Run) -> Run:
 @requirement("9.1.1")
 def test_a_tool_is_held_to_its_time_its_number_of_calls_and_its_size_of_result(clerk):
     clerk_tools.GATES["never"] = clerk_tools.threading.Event()
+    Tool.objects.filter(name="hang").update(timeout_seconds=1)
     Tool.objects.filter(name="look_up").update(max_calls_per_run=1)
     Tool.objects.filter(name="flood").update(result_max_kb=1)
     run = clerk.run(
@@ -155,7 +156,7 @@ def test_a_request_shows_all_of_its_arguments_to_the_last_character(clerk, dana)
     for n in range(400):
         assert f"{n:04d} <b>&" in shown
     assert "and 1 million to Eve" in shown
-    # As a code, which turns no text around; raw only in the field that is sent back, and that is the whole text.
+    # Shown as a code that reverses no text; raw only in the field that is sent back, which holds the whole text.
     assert "⟨U+202E⟩" in shown
     assert memo in shown
 
@@ -270,7 +271,7 @@ def test_an_approval_counts_for_exactly_its_call_in_its_run_and_once(clerk, dana
 
 
 def signed(clerk: Clerk, approval: Approval, user: User, passkey: Passkey) -> actions.NewDecision:
-    """An approval as a page sends it once a passkey has signed what it was given to sign."""
+    """An approval as a page sends it once a passkey has signed the statement it was given."""
     new = actions.NewDecision(uuid.uuid4(), "approve", approval.version, approval.action_digest)
     return replace(new, assertion=passkey.assertion(actions.statement_of(approval.pk, new, user, "nonce")))
 
@@ -306,7 +307,7 @@ def test_what_was_signed_is_kept_checked_before_the_call_runs_and_after(clerk, d
     Decision.objects.update(signature={**kept.signature, "signature": "AAAA"})
     Approval.objects.update(runs_at=approval.created_at)
     resumed(clerk, run)
-    # Asked anew: what is on record is not what was signed.
+    # Asked again, because what is on record is not what was signed.
     assert (effects_of("pay"), clerk.open(run)[0].supersedes_id) == ([], approval.pk)
     actions.decide(clerk.open(run)[0].pk, signed(clerk, clerk.open(run)[0], dana, Passkey()), dana)
     Approval.objects.filter(state="approved").update(runs_at=approval.created_at)

@@ -1,4 +1,4 @@
-"""Absences begun at the same moment: by one person twice, and by two who would look after each other's queue."""
+"""Absences begun at the same moment: by one person twice, and by two who would cover for each other."""
 
 from datetime import timedelta
 

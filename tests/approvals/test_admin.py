@@ -1,4 +1,4 @@
-"""Admin pages record what they change; records can be looked at and not changed."""
+"""Admin pages record what they change; records can be viewed and not changed."""
 
 from datetime import timedelta
 from typing import Any
@@ -101,7 +101,7 @@ def test_deleting_several_is_an_event_each(staff: Client) -> None:
         ({"kind": "pigeon"}, "pigeon is not one of the available choices"),
         ({"config": '{"to": ["nobody"]}'}, "to: &#x27;nobody&#x27; is not an address"),
         ({"config": '{"colour": 1, "deciders": true}'}, "colour: Extra inputs are not permitted"),
-        ({"config": '{"to": ["a@b.example"], "to": []}'}, "stands twice in one object"),
+        ({"config": '{"to": ["a@b.example"], "to": []}'}, "appears twice in one object"),
         ({"config": '{"to": NaN}'}, "NaN is not JSON"),
         ({"config": "{"}, "malformed or truncated"),
         ({"config": "[]"}, "Input should be a valid"),
@@ -119,8 +119,8 @@ PERSONAL = {"kind": "slack", "config": '{"credential": "SLACK"}', "personal": "o
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"personal": "on"}, "a channel of this kind cannot be for single people"),
-        (PERSONAL | {"config": '{"credential": "SLACK", "channel": "C0123456789"}'}, "names none itself"),
+        ({"personal": "on"}, "a channel of this kind cannot be for individual people"),
+        (PERSONAL | {"config": '{"credential": "SLACK", "channel": "C0123456789"}'}, "has no channel of its own"),
         (PERSONAL | {"personal": ""}, "name the id of a channel"),
     ],
 )
@@ -132,12 +132,12 @@ def test_a_channel_that_is_not_for_whom_it_says_is_refused(staff: Client, fields
 def test_one_channel_at_most_is_for_single_people(staff: Client) -> None:
     save(staff, address(Channel, "add"), **desk(**PERSONAL))
     again = desk(**PERSONAL, name="other")
-    assert "Switch the other one off first" in errors_of(submit(staff, address(Channel, "add"), **again))
+    assert "Switch the other off first" in errors_of(submit(staff, address(Channel, "add"), **again))
     save(staff, address(Channel, "add"), **again | {"active": None})
     other = Channel.objects.get(name="other")
     selected = {"action": "switch_on", "_selected_action": [str(other.pk)]}
     page = staff.post(address(Channel, "changelist"), selected, follow=True).content.decode()
-    assert "Nothing was changed. One channel at most is for single people." in page
+    assert "Nothing was changed. Only one channel can be for individual people." in page
     other.refresh_from_db()
     assert (other.personal, other.active) == (True, False)
 
@@ -165,8 +165,8 @@ def test_a_record_can_be_looked_at_and_not_changed(
     client: Client, ada: User, dana: User, approval: Approval, model: Any, superuser: bool
 ) -> None:
     with ledger.transaction():
-        verdict = decisions.Verdict(uuid7(), "approve", dana, 1, approval.action_digest)
-        assert isinstance(decisions.decide(approval.pk, verdict, timedelta(hours=1)), decisions.Taken)
+        incoming = decisions.Incoming(uuid7(), "approve", dana, 1, approval.action_digest)
+        assert isinstance(decisions.decide(approval.pk, incoming, timedelta(hours=1)), decisions.Taken)
     ada.is_superuser = superuser
     ada.save()
     client.force_login(ada)

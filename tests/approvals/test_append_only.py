@@ -47,7 +47,7 @@ def test_django_cannot_change_or_delete_an_event_either(event):
 
 
 def test_an_event_cannot_be_replaced_by_inserting_over_it(event, vendor):
-    """SQLite's INSERT OR REPLACE deletes without asking the delete trigger; PostgreSQL's way is an update."""
+    """SQLite's INSERT OR REPLACE deletes without firing the delete trigger; PostgreSQL does it with an update."""
     columns = [field.column for field in Event._meta.concrete_fields]
     chosen = ", ".join("'forged'" if column == "body" else column for column in columns)
     names, source = ", ".join(columns), f"SELECT {chosen} FROM {TABLE} WHERE seq = 1"
@@ -61,7 +61,7 @@ def test_an_event_cannot_be_replaced_by_inserting_over_it(event, vendor):
 
 
 def test_truncating_is_refused(event, vendor):
-    # SQLite has no TRUNCATE; deleting every row is what it does instead.
+    # SQLite has no TRUNCATE; it deletes every row instead.
     refused(f"TRUNCATE {TABLE}" if vendor == "postgresql" else f"DELETE FROM {TABLE}")
     assert Event.objects.exists()
 

@@ -1,4 +1,4 @@
-"""A form that was opened before somebody else's change does not undo it: it says what changed, and is sent again."""
+"""A form opened before somebody else's change does not undo it: it says what changed, and is submitted again."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Known values are found in free text however they are spelled there, and nothing else is."""
+"""Known values are found in free text in every spelling, and nothing else is."""
 
 import json
 import tracemalloc
@@ -94,7 +94,7 @@ def test_a_text_of_nothing_but_cuts_is_read_once() -> None:
     ],
 )
 def test_what_cuts_have_left_takes_no_more_than_there_is_to_read(values: list[str], text: str, shown: str) -> None:
-    """What is one letter repeated begins at each of its letters: beginnings of it that are copied fill the memory."""
+    """One repeated letter has a beginning at each of its letters: copying all beginnings would fill the memory."""
     tracemalloc.start()
     try:
         assert blotting(values, text)(text) == shown
@@ -114,7 +114,7 @@ def test_a_cut_leaves_no_beginning_of_any_value(values: list[str], text: str) ->
 
 
 def test_what_could_be_read_in_many_ways_is_read_in_one() -> None:
-    """Where a space may be a plus and a backslash may be several, a hostile pair would take for ever otherwise."""
+    """With spaces that may be pluses and repeated backslashes, a hostile pair would otherwise take for ever."""
     for value, text in ((" +" * 40 + " x1234", "+" * 4000), ('\\"' * 60 + "x1234", "\\" * 4000 + '\\\\\\\\"' * 100)):
         assert blotting([value], f"{text} x1234")(text) == text
 

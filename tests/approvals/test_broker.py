@@ -15,7 +15,7 @@ from tests.absent import refusing, silent
 
 @pytest.fixture
 def told_over(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """`told_over(port)`: the broker is at this port, connected to as settings would."""
+    """`told_over(port)`: the broker is at this port, connected to as the settings would connect."""
     monkeypatch.setattr(broker._silence, "until", 0.0)
     made: list[Celery] = []
 
@@ -34,15 +34,15 @@ def told_over(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 def test_a_broker_that_refuses_is_asked_once_each_time(
     told_over: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # To be refused takes no time; what does on a slow machine is no waiting.
+    # A refusal takes no time; what takes time on a slow machine is not waiting.
     monkeypatch.setattr(broker, "WAITED_SECONDS", 60.0)
     with refusing() as port:
         told_over(port)
         assert broker.tell("any.task", about="this") is False
         assert broker.tell("any.task", about="that") is False
     assert [record.message for record in caplog.records] == [
-        "No worker could be told this",
-        "No worker could be told that",
+        "Could not tell a worker this",
+        "Could not tell a worker that",
     ]
 
 

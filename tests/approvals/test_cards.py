@@ -1,4 +1,4 @@
-"""A card and its row: what people were shown can be read back whole, from one list of what there is."""
+"""A card and its row: what people were shown can be read back in full, from one list of its parts."""
 
 from dataclasses import MISSING, fields, replace
 from typing import Any
@@ -64,7 +64,7 @@ def full(user: User, group: Group) -> Card:
 def test_every_field_of_a_card_is_read_back_from_its_row(dana: User) -> None:
     group = Group.objects.get(name="approver")
     card = full(dana, group)
-    # What is mocked asks nobody and has a test of its own.
+    # Mocked requests ask nobody and have a test of their own.
     for each in (each for each in fields(Card) if each.name != "mocked"):
         default = each.default_factory() if each.default_factory is not MISSING else each.default
         assert getattr(card, each.name) != default, f"{each.name} says nothing here, so its way was not looked at"

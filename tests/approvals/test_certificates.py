@@ -1,4 +1,4 @@
-"""Whom this machine does not trust is not asked, whatever the environment says."""
+"""A server this machine does not trust is not asked, whatever the environment says."""
 
 import datetime
 import ssl
@@ -21,7 +21,7 @@ from approvals import certificates
 
 @pytest.fixture
 def vouched_by_itself(tmp_path: Path) -> Path:
-    """A certificate of 127.0.0.1 and its key, which no authority has signed."""
+    """A certificate for 127.0.0.1 and its key, not signed by an authority."""
     key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "here")])
     now = datetime.datetime.now(datetime.UTC)
     made = (
@@ -50,7 +50,7 @@ def address(vouched_by_itself: Path) -> Iterator[str]:
 
     class Quiet(ThreadingHTTPServer):
         def handle_error(self, *_: Any) -> None:
-            """Whoever does not trust it hangs up."""
+            """A client that does not trust it hangs up."""
 
     server = Quiet(("127.0.0.1", 0), Handler)
     shown = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -65,7 +65,7 @@ def address(vouched_by_itself: Path) -> Iterator[str]:
 
 
 def test_who_trusts_the_certificate_is_answered(address: str, vouched_by_itself: Path) -> None:
-    """So that the next test is not passed by a server that answers nobody."""
+    """So that the next test does not pass because the server answers nobody."""
     with httpx2.Client(verify=ssl.create_default_context(cafile=str(vouched_by_itself)), trust_env=False) as client:
         assert client.get(address).status_code == 204
 

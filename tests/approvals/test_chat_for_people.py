@@ -1,4 +1,4 @@
-"""Single people are told by chat, over one channel, by the name they gave there."""
+"""Individual people are told by chat, over one channel, under the name they gave there."""
 
 from collections.abc import Callable
 from datetime import time, timedelta
@@ -137,9 +137,9 @@ def test_whom_a_request_is_handed_to_is_told_by_chat(slack: Slack, chat: Channel
     [
         (lambda user: user.groups.clear(), "Not sent: dana has no say in it. You can view this, not decide it"),
         (lambda user: User.objects.update(is_active=False), "Not sent: dana has no say in it. You can view this"),
-        (lambda user: wants(user, name=""), "has not said what their name is there"),
+        (lambda user: wants(user, name=""), "has not given their name there"),
         (lambda user: Channel.objects.update(active=False), "the channel is switched off"),
-        (lambda user: Channel.objects.update(personal=False), "not for single people any more"),
+        (lambda user: Channel.objects.update(personal=False), "no longer for individual people"),
         (lambda user: Approval.objects.update(state="withdrawn"), "no longer waits"),
     ],
     ids=["right", "account", "name", "channel", "for a team", "request"],
@@ -249,5 +249,5 @@ def test_an_address_for_people_tells_no_team(service: Receiver, roles: dict[str,
     Channel.objects.update(personal=False)
     asked()
 
-    assert "holds an address for single people" in send_all()[0]
+    assert "holds an address for individual people" in send_all()[0]
     assert service.received == []

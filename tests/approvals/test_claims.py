@@ -1,4 +1,4 @@
-"""Who looks after a request: first come, for as long as the lease; handed over to those who may decide."""
+"""Claims on a request: first come, first served, for as long as the lease; handed over to people who may decide."""
 
 from datetime import timedelta
 
@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.utils import timezone
 
-from approvals import claims, decisions, standing
+from approvals import claims, decisions, entitlement, standing
 from approvals.models import Absence, Approval, Claim, Snooze
 from approvals.standing import Refusal
 from tests.conftest import make_user
@@ -25,7 +25,7 @@ def hand(approval: Approval, by: User, to: User | Group, note: str = "") -> Clai
 
 
 def lapse(approval: Approval) -> None:
-    """Let the lease have run out a moment ago."""
+    """Let the lease expire a moment ago."""
     Claim.objects.filter(approval=approval).update(until=timezone.now() - timedelta(seconds=1))
 
 
@@ -173,7 +173,7 @@ class TestHandingOver:
 
         assert isinstance(hand(approval, dana, priya), Refusal)
         assert isinstance(hand(approval, marco, priya), Claim)
-        # Whoever handed it on may hand it to another.
+        # The person who handed it over may hand it to somebody else.
         assert isinstance(hand(approval, marco, dana), Claim)
 
     def test_nobody_hands_to_themselves(self, dana: User) -> None:
@@ -237,7 +237,7 @@ class TestDeciders:
 
         for approval in approvals:
             everybody = {user for user in User.objects.all() if standing.may_decide(user, read(approval)) is None}
-            assert set(claims.deciders(approval)) == everybody
+            assert set(entitlement.deciders_of(approval)) == everybody
 
 
 class TestSnoozing:

@@ -24,7 +24,7 @@ from approvals.models import Rule
     ids=["read", "evaluated", "longest sum", "longest path", "longest denial", "deepest list"],
 )
 def test_no_condition_however_long_ends_the_process(text: str) -> None:
-    """A thread's stack is what it has, as in a worker. Without a bound it ends by a signal."""
+    """Limited to a thread's stack, as in a worker. Without a bound, a signal kills the process."""
     tried = (
         "from django.conf import settings; settings.configure()\n"
         "import django; django.setup()\n"
@@ -88,7 +88,7 @@ def test_loops_within_loops_are_followed_over_lists_that_people_write() -> None:
     "condition", [TWICE, TWICE.replace("args.known.", "(args.known + args.known).")], ids=["as it is", "put together"]
 )
 def test_what_would_go_round_without_end_is_not_evaluated(condition: str) -> None:
-    """Nothing interrupts it, and nothing else of the process goes on meanwhile."""
+    """Nothing can interrupt it, and the rest of the process would stand still meanwhile."""
     long = [f"somebody-{number}" for number in range(50_000)]
     with pytest.raises(ValueError, match="to the power of 2"):
         conditions.is_true(condition, {"args": {"people": long, "known": ["a"]}})

@@ -132,7 +132,7 @@ def test_describing_a_group_costs_the_same_for_any_number_of_permissions(roles: 
 
 
 def deleted_while(monkeypatch: pytest.MonkeyPatch, group: Group, write: Callable[[], object]) -> list[IntegrityError]:
-    """Delete a group while somebody else writes something that names it. Returns what the database said to them."""
+    """Delete a group while another thread writes something that names it. Returns the database's errors."""
     naming, said = configuration.naming, list[IntegrityError]()
 
     def name_it() -> None:
@@ -148,7 +148,7 @@ def deleted_while(monkeypatch: pytest.MonkeyPatch, group: Group, write: Callable
     def looked(group: Group) -> list[models.Model]:
         found = naming(group)
         other.start()
-        other.join(2)  # it waits for this deletion; if it does not, it is done by now
+        other.join(2)  # it waits for this deletion; otherwise it is done by now
         return found
 
     monkeypatch.setattr(configuration, "naming", looked)
@@ -180,7 +180,7 @@ def test_a_rule_never_loses_a_group_that_it_comes_to_name_while_the_group_is_del
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
 def test_a_request_never_comes_to_be_for_a_group_that_is_deleted_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker names it by the rules of before, without looking: it waits, and then there is no such group."""
+    """A worker names it by earlier rules, without looking: it waits, and then the group is gone."""
     legal, approval = Group.objects.create(name="Legal"), a_request()
     links = Approval.groups.through.objects
 

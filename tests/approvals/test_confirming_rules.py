@@ -1,4 +1,4 @@
-"""Rules by which the customer of a conversation answers: whom they ask, and how they read."""
+"""Rules under which a conversation's customer answers: whom they ask, and how they read."""
 
 import pytest
 
@@ -71,14 +71,14 @@ def test_a_ruling_of_before_asks_people():
     assert Ruling.from_json({"verdict": "ask", "reason": "x"}).people
 
 
-ANYBODY = "a person with the right to decide, never whoever started the run"
+ANYBODY = "a person with the right to decide, but not the person who started the run"
 
 
 @pytest.mark.parametrize(
     ("risk", "who"),
     [
-        ("medium", f", or where there is none to ask for {ANYBODY}."),
-        ("high", f", then for {ANYBODY}; without such a customer for them alone."),
+        ("medium", f" or, if there is none to ask, for {ANYBODY}."),
+        ("high", f", then for {ANYBODY}; without a customer, for them alone."),
     ],
 )
 def test_the_words_say_who_is_asked(risk, who):

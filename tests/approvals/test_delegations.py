@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agentapp import preferences
-from approvals import claims, decisions, delegations, entitlement, ledger, people, sending, standing
+from approvals import decisions, delegations, entitlement, ledger, people, sending, standing
 from approvals.channels.base import ChannelError
 from approvals.decisions import Taken
 from approvals.delegations import Scope
@@ -18,7 +18,7 @@ from approvals.models import Approval, Decision, Delegation, Notification, Risk
 from approvals.policy import RISK_ORDER, Ruling
 from approvals.standing import Refusal
 from tests.conftest import make_user
-from tests.rows import a_card, a_request, a_verdict, consume, decide, events, read, take, undo, within_transaction
+from tests.rows import a_card, a_decision, a_request, consume, decide, events, read, take, undo, within_transaction
 
 pytestmark = pytest.mark.django_db
 
@@ -59,7 +59,7 @@ def why_not(user: User, approval: Approval) -> str:
     return refused.code if refused else ""
 
 
-# --- What is lent -------------------------------------------------------------------------------
+# --- What is delegated --------------------------------------------------------------------------
 
 
 def test_who_was_lent_the_right_decides_for_its_lender(ada, bea, finance):
@@ -125,7 +125,7 @@ def test_what_was_lent_cannot_be_lent_on(ada, bea, finance, roles):
     now = timezone.now()
     refused = delegations.begin(ada, cleo, now, now + timedelta(days=1), Scope([finance.pk]))
     assert isinstance(refused, Refusal)
-    # Not by a row that was made by hand either.
+    # Not even by a row that was made directly.
     row = Delegation.objects.create(lender=ada, deputy=cleo, since=now, until=now + timedelta(days=1), created_at=now)
     row.groups.add(finance)
     assert why_not(cleo, asked(finance)) == "forbidden"
@@ -176,9 +176,9 @@ def test_a_delegation_lends_its_scope_and_nothing_beyond(
     )
     reader = fresh(ada)
     assert (standing.may_decide(reader, approval) is None) == within
-    # Every other place that asks says the same.
+    # Every other place that checks says the same.
     assert entitlement.visible(reader).filter(pk=approval.pk).exists() == within
-    assert claims.deciders(approval).filter(pk=ada.pk).exists() == within
+    assert entitlement.deciders_of(approval).filter(pk=ada.pk).exists() == within
     card = a_card(groups=tuple(all_groups[name].pk for name in asks), tool=tool, risk=risk)
     assert (ada.pk in people._deputies(card)) == within
 
@@ -218,7 +218,7 @@ def test_it_ends_at_once(ada, bea, finance, ending):
     assert why_not(ada, approval) == ""
     ending(lent, bea)
     assert why_not(ada, read(approval)) != ""
-    assert not isinstance(decide(approval, a_verdict(read(approval), ada)), Taken)
+    assert not isinstance(decide(approval, a_decision(read(approval), ada)), Taken)
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -263,7 +263,7 @@ def test_stricter_rules_hold_for_what_was_lent_as_well(ada, bea, finance):
     assert standing.meets(approval, same)
     assert not standing.meets(approval, ruling(legal, "medium"))
     assert not standing.meets(approval, ruling(finance, "high"))
-    # Its lender started it, and the rules of now exclude whoever did.
+    # Its lender started it, and the current rules exclude the starter.
     Approval.objects.filter(pk=approval.pk).update(starter=bea, starter_excluded=False)
     assert not standing.meets(read(approval), same)
 
@@ -284,18 +284,19 @@ def test_nor_have_taken_it_over_nor_have_made_the_arguments_at_high_risk(ada, be
     assert why_not(ada, asked(finance, excluded=(bea.pk,))) == "lender_barred"
     assert why_not(ada, asked(finance, editor_id=bea.pk, risk="high")) == "lender_barred"
     approval = asked(finance, editor_id=ada.pk, risk="high")
-    refused = decide(approval, a_verdict(approval, ada))
+    refused = decide(approval, a_decision(approval, ada))
     assert isinstance(refused, Refusal)
     assert refused.code == "editor"
 
 
 def test_whose_right_the_arguments_were_made_in_does_not_approve_them_at_high_risk(ada, bea, finance, roles):
-    """A deputy and their lender are one person, also on the request that replaces the one they have changed."""
+    """A deputy and their lender count as one person, also on the request that replaces the one they changed."""
     made = {"editor_id": ada.pk, "editor_lender_id": bea.pk}
     approval = asked(finance, risk="high", **made)
-    refused = decide(approval, a_verdict(approval, bea))
+    refused = decide(approval, a_decision(approval, bea))
     assert isinstance(refused, Refusal)
-    assert (refused.code, refused.message) == ("editor", "These were changed for you, so somebody else approves them.")
+    assert refused.code == "editor"
+    assert refused.message == "These were changed for you, so somebody else must approve them."
     cleo = make_user("cleo", "approver")
     lend(bea, cleo, finance)
     assert why_not(cleo, approval) == "lender_barred"
@@ -327,7 +328,7 @@ def test_a_deputy_and_their_lender_are_one_person(ada, bea, finance, roles):
     approval = take(approval, ada)
     assert approval.state == "pending"
     for user, code in ((bea, "decided_for_you"), (ada, "decided_by_you"), (dan, "lender_barred")):
-        refused = decide(approval, a_verdict(read(approval), user))
+        refused = decide(approval, a_decision(read(approval), user))
         assert isinstance(refused, Refusal), user
         assert refused.code == code
     approval = take(approval, cleo)
@@ -340,13 +341,13 @@ def test_nobody_decides_for_who_has_decided(ada, bea, finance):
     lend(bea, ada, finance)
     approval = take(approval, bea)
     assert why_not(ada, approval) == "lender_barred"
-    assert not claims.deciders(approval).filter(pk=ada.pk).exists()
+    assert not entitlement.deciders_of(approval).filter(pk=ada.pk).exists()
     assert isinstance(undo(approval, bea), Approval)
     assert why_not(ada, read(approval)) == ""
 
 
 def test_who_was_decided_for_lends_nothing_more_to_the_request(ada, bea, finance, roles):
-    """Ada has decided for Bea; what Ada lends of her own is hers, and her say has been had."""
+    """Ada has decided for Bea; the right Ada lends is her own, but she has already had her say."""
     finance_too = Group.objects.create(name="finance-too")
     ada.groups.add(finance_too)
     dan = make_user("dan", "approver")

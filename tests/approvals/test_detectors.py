@@ -1,4 +1,4 @@
-"""What is found by its shape, what must stay, and that nothing takes long."""
+"""What is recognised by its shape, what must stay, and that nothing takes long."""
 
 import pytest
 from hypothesis import given

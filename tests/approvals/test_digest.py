@@ -20,7 +20,7 @@ from approvals.digest import (
 
 NESTED_LISTS = "[" * MAX_DEPTH + "]" * MAX_DEPTH
 
-# Any text a database keeps: no NUL, no half of a surrogate pair.
+# Any text a database can store: no NUL, no lone surrogate.
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
 numbers = st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(allow_nan=False, allow_infinity=False).filter(
     lambda value: not 2**53 - 1 < abs(value) < 1e21
@@ -32,7 +32,7 @@ values = st.recursive(
 
 
 def shuffled(value, data):
-    """The same JSON value with the keys of its objects in another order."""
+    """The same JSON value with its objects' keys in another order."""
     if isinstance(value, dict):
         keys = data.draw(st.permutations(list(value)))
         return {key: shuffled(value[key], data) for key in keys}
@@ -80,7 +80,7 @@ def test_numbers_at_the_edge_of_the_exact_range_are_read(text):
     ],
 )
 def test_a_key_that_stands_twice_is_refused_and_named_at_any_depth(text):
-    with pytest.raises(MalformedJSON, match="'to' stands twice"):
+    with pytest.raises(MalformedJSON, match="'to' appears twice"):
         parse(text)
 
 
@@ -156,10 +156,10 @@ def test_a_malformed_or_truncated_text_is_refused(text):
 
 
 def test_a_hostile_text_takes_no_more_than_a_look_at_each_character():
-    """Quadratic scanning would take minutes here, and the test would be noticed."""
+    """Quadratic scanning would take minutes here, which would be noticed."""
     with pytest.raises(MalformedJSON, match="truncated"):
         parse('"' + '\\"' * (MAX_BYTES // 2 - 1))
-    with pytest.raises(MalformedJSON, match="stands twice"):
+    with pytest.raises(MalformedJSON, match="appears twice"):
         parse("{" + ",".join(f'"{number:06}":1' for number in range(20_000)) + ',"019999":1}')
 
 

@@ -1,7 +1,7 @@
-"""What is put together once for everybody of a sight shows each what is theirs to see, and nothing else."""
+"""What is composed once for everybody with the same view shows each person what they may see, and nothing else."""
 
 import pytest
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import Group, Permission, User
 from django.db.models import QuerySet, TextField
 
 from approvals import entitlement
@@ -26,7 +26,7 @@ TOOL = "refund_order"
 
 @pytest.fixture
 def everybody(dana: User, mia: User, otto: User, sam: User) -> dict[str, User]:
-    """Requests of each kind, and people to whom they are open for each reason there is."""
+    """Requests of each kind, and people who may see them for each possible reason."""
     finance = Group.objects.create(name="finance")
     bea, deputy = make_user("Bea", "approver", "finance"), make_user("Deputy", "approver")
     a_request(title="for anybody", risk="medium")
@@ -62,3 +62,13 @@ def test_a_right_that_changes_changes_what_is_seen(everybody: dict[str, User]) -
     sam = everybody["sam"]
     sam.groups.add(Group.objects.get(name="approver"))
     assert SEEN.rows(User.objects.get(pk=sam.pk), tool=TOOL) == ["Sam's", "for anybody"]
+
+
+def test_who_may_decide_is_who_holds_the_right_in_any_way(everybody: dict[str, User]) -> None:
+    gone, chief, alone = make_user("Gone", "approver"), make_user("Chief"), make_user("Alone")
+    User.objects.filter(pk=gone.pk).update(is_active=False)
+    User.objects.filter(pk=chief.pk).update(is_superuser=True)
+    alone.user_permissions.add(Permission.objects.get(codename="decide_approval"))
+    found = set(entitlement.deciders().values_list("username", flat=True))
+    assert found == {"dana", "bea", "deputy", "chief", "alone"}
+    assert found == {user.username for user in User.objects.all() if user.has_perm("approvals.decide_approval")}

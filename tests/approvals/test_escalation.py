@@ -20,17 +20,17 @@ MANAGERS = {"after": 1800, "group": "managers"}
 @pytest.mark.parametrize(
     ("steps", "sentence"),
     [
-        ({}, "A list of 5 steps at most."),
-        ([{"after": n, "remind": True} for n in range(1, MAX_STEPS + 2)], "A list of 5 steps at most."),
-        (["soon"], "Step 1: a step says after, group and remind."),
-        ([{**REMIND, "approve": True}], "Step 1: a step says after, group and remind."),
+        ({}, "Give a list of at most 5 steps."),
+        ([{"after": n, "remind": True} for n in range(1, MAX_STEPS + 2)], "Give a list of at most 5 steps."),
+        (["soon"], "Step 1: a step has `after`, `group` and `remind`."),
+        ([{**REMIND, "approve": True}], "Step 1: a step has `after`, `group` and `remind`."),
         ([{"after": 0, "remind": True}], "Step 1: `after` is a number of seconds"),
         ([{"after": True, "remind": True}], "Step 1: `after` is a number of seconds"),
         ([{"after": 60.5, "remind": True}], "Step 1: `after` is a number of seconds"),
-        ([{"after": 60}], "Step 1: name a group that may decide then, or set `remind`."),
+        ([{"after": 60}], "Step 1: name a group that may decide from then on, or set `remind`."),
         ([{"after": 60, "group": 7}], "Step 1: `group` is the name of a group"),
-        ([MANAGERS, REMIND], "Step 2: each step comes later than the one before it."),
-        ([REMIND, REMIND], "Step 2: each step comes later than the one before it."),
+        ([MANAGERS, REMIND], "Step 2: each step must come later than the one before it."),
+        ([REMIND, REMIND], "Step 2: each step must come later than the one before it."),
     ],
 )
 def test_what_is_no_list_of_steps_in_their_order_is_refused(steps: Any, sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""Whoever was told that a request waits is told what became of it: once, and only if they were told."""
+"""People told that a request waits are told its outcome: once, and only if they were told before."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, time, timedelta
@@ -32,7 +32,7 @@ def _empty_outbox() -> Iterator[None]:
 
 
 def asked(**card: Any) -> Approval:
-    """A request that waits, with the channels and its audience told."""
+    """A pending request, with notifications to its channels and audience queued."""
     made = [rows.a_card(**card)]
     with ledger.transaction():
         [approval] = decisions.request(
@@ -47,7 +47,7 @@ def send_all() -> None:
 
 
 def followed() -> list[tuple[str, str]]:
-    """Each follow-up: what it is about, and what came of it."""
+    """Each follow-up: the outcome it tells of, and what became of it."""
     found = Notification.objects.filter(kind=Kind.FOLLOWED).order_by("created_at", "pk")
     return [(row.outcome, row.error or row.state) for row in found]
 
@@ -359,7 +359,7 @@ def test_reminders_that_can_be_changed_are_changed_and_others_are_followed_once(
     assert [message.subject.startswith("Re:") for message in mail.outbox] == [False, False, True]
 
 
-# --- Whoever does not want it ----------------------------------------------------------------------
+# --- Not wanted ------------------------------------------------------------------------------------
 
 
 def test_a_channel_can_do_without(desk: Channel, dana: User) -> None:
@@ -407,7 +407,7 @@ def test_mail_to_deciders_is_followed_for_all_but_those_who_decided(
     assert [sorted(message.bcc) for message in mail.outbox] == [sorted([dana.email, marco.email]), [marco.email]]
 
 
-# --- Single people ---------------------------------------------------------------------------------
+# --- Individual people -----------------------------------------------------------------------------
 
 
 def test_by_themselves_people_are_not_mailed_a_second_time(dana: User, marco: User) -> None:
@@ -459,7 +459,7 @@ def test_nor_to_the_deputy_who_decided_it(dana: User, marco: User) -> None:
     rows.take(approval, dana)
     send_all()
 
-    assert followed() == [("approved", "Not sent: what somebody decided is no news to them.")]
+    assert followed() == [("approved", "Not sent: its reader made the decision.")]
 
 
 def test_whoever_may_not_see_the_request_any_more_learns_nothing_of_it(dana: User, marco: User) -> None:
@@ -471,7 +471,7 @@ def test_whoever_may_not_see_the_request_any_more_learns_nothing_of_it(dana: Use
 
     send_all()
 
-    assert followed() == [("approved", "Not sent: marco may not see the request any more.")]
+    assert followed() == [("approved", "Not sent: marco may no longer see the request.")]
     assert len(mail.outbox) == 1
 
 
@@ -526,7 +526,7 @@ def test_news_is_sent_at_once_and_no_worker_is_told_of_none(
 
 
 def looks(write: Callable[[], Any]) -> list[str]:
-    """The statements about notifications that a transition takes."""
+    """The statements about notifications that a transition runs."""
     with CaptureQueriesContext(connection) as captured:
         write()
     found = [query["sql"] for query in captured if '"approvals_notification"' in query["sql"]]

@@ -1,4 +1,4 @@
-"""Rows that are added by a statement put together once are what `bulk_create` would have added."""
+"""Inserting rows by a statement composed once gives the same rows as `bulk_create`."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ OWN = ("id", "index")
 
 @pytest.fixture
 def rows(clerk: Clerk) -> list[ToolExecution]:
-    """Calls as a run has made them, two of them alike in nothing."""
+    """Calls as a run has made them, two of them entirely different."""
     clerk.run(calls(call("a", "look_up", what="1"), call("b", "nonsense", what="2")), says("Done."))
     return list(ToolExecution.objects.order_by("index"))
 

@@ -15,6 +15,7 @@ from approvals.ids import uuid7
 from approvals.ledger import CONFIGURATION, GENESIS, Break
 from approvals.models import ChainHead, Channel, Event
 from tests.conftest import make_user
+from tests.races import HeldUp
 from tests.rows import within_transaction
 
 RUN = uuid.UUID("019a0000-0000-7000-8000-000000000001")
@@ -116,7 +117,7 @@ def test_an_end_that_is_told_wrong_is_read_and_nothing_is_written_behind_it(end)
 @pytest.mark.parametrize("events", [1, ledger.MOST_AT_ONCE + 1])
 @pytest.mark.parametrize("end", ["known", "unknown", "moved"])
 def test_nothing_is_done_behind_a_change_of_the_configuration_it_went_by(end, events):
-    """Here it is another's transaction of before: that one is seen which commits while something is waited for."""
+    """Here another transaction began earlier: it is noticed if it commits while this one waits for something."""
     tell("shop", "opened")
     tell(ledger.CONFIGURATION, "changed")
     head, height = ChainHead.objects.get(chain="shop"), ledger.height()
@@ -139,6 +140,41 @@ def test_nothing_is_done_behind_a_change_of_the_configuration_it_went_by(end, ev
     begin(height)
     assert told() == [*before, *["sold"] * events]
     assert ledger.verify("shop")[1] is None
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("events", [1, ledger.MOST_AT_ONCE + 1])
+@pytest.mark.parametrize("end", ["known", "unknown"])
+@pytest.mark.parametrize("changed", [True, False])
+def test_nothing_is_done_behind_a_change_that_was_made_while_a_checkpoint_held_the_end_of_the_chain(
+    end, events, changed, monkeypatch
+):
+    """Whether the checkpoint covers the chain in the end, or fails: the end itself stays where it was."""
+    tell("shop", "opened")
+    tell(ledger.CONFIGURATION, "changed")
+    head, height = ChainHead.objects.get(chain="shop"), ledger.height()
+    there = ChainHead.objects.filter(chain="shop")
+
+    def cover() -> None:
+        there.select_for_update().get()
+        if changed:
+            there.update(covered_seq=F("seq"), uncovered=False)
+
+    def begin() -> None:
+        with ledger.transaction():
+            if end == "known":
+                ledger.knows("shop", head.seq, head.hash)
+            for _ in range(events):
+                ledger.record("shop", "sold")
+            ledger.only_at(height)
+
+    meanwhile = HeldUp(cover, lambda: tell(ledger.CONFIGURATION, "stopped"), ledger._append)
+    monkeypatch.setattr(ledger, "_append", meanwhile)
+    with pytest.raises(ledger.Configured):
+        begin()
+    meanwhile.done()
+    assert told() == ["opened"]
 
 
 @pytest.mark.postgresql
@@ -320,7 +356,7 @@ def test_a_very_long_text_is_still_one_intact_event():
 
 @pytest.fixture
 def chain(db) -> list[Event]:
-    """Twelve events of one run, six of another, and nothing in the way of changing them."""
+    """Twelve events of one run, six of another, and nothing prevents changing them."""
     tell(CHAIN, *[f"step.{number}" for number in range(LENGTH)])
     tell(OTHER_CHAIN, *[f"step.{number}" for number in range(LENGTH)])
     assert ledger.verify() == (2 * LENGTH, None)
@@ -387,7 +423,7 @@ def test_a_deleted_event_is_found_and_named(chain, place):
 
 @pytest.mark.parametrize("place", range(2, LENGTH + 1))
 def test_an_inserted_event_is_found(chain, place):
-    """The forged event itself is sealed well; the one after it gives it away."""
+    """The forged event itself is properly sealed; the next one gives it away."""
     for seq in range(LENGTH, place - 1, -1):
         at(seq).update(seq=seq + 1)
     real, before = chain[place - 1], chain[place - 2]
@@ -474,7 +510,7 @@ def test_a_chain_that_the_ledger_did_not_write_is_found(chain):
 
 
 def rewrite(chain: list[Event]) -> str:
-    """As somebody would who may do anything to the table of events. The last hash."""
+    """As somebody would who may change the events table at will. Returns the last hash."""
     previous = GENESIS
     for event in chain:
         seal = resealed(event, data={"amount": 1}, previous=previous)
@@ -489,7 +525,7 @@ def test_rewriting_the_whole_chain_is_found_where_it_ends(chain):
 
 
 def test_rewriting_a_chain_and_its_end_is_not_found_without_a_checkpoint(chain):
-    """What checkpoints find is in proof/."""
+    """Tests of what checkpoints find are in proof/."""
     ChainHead.objects.filter(chain=CHAIN).update(hash=rewrite(chain))
     assert ledger.verify(CHAIN) == (LENGTH, None)
 

@@ -1,4 +1,4 @@
-"""Secrets are masked wherever they stand, and come back where they stood."""
+"""Secrets are masked wherever they are, and restored where they were."""
 
 import pytest
 

@@ -126,7 +126,7 @@ def test_what_was_held_back_for_a_night_is_tried_as_far_apart_as_what_was_not() 
     ("kind", "config", "why"),
     [
         ("memory", {"fails": "for_good"}, "set to fail"),
-        ("memory", {"no_such_key": 1}, "not set up rightly"),
+        ("memory", {"no_such_key": 1}, "not set up correctly"),
         ("pigeon", {}, "no channel kind 'pigeon'"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Servers that hang keep few threads of a worker, and what is due goes on over the others."""
+"""Servers that hang tie up few threads of a worker, and what is due goes on over the other ways."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Who is told of what is theirs, when, and what they get to read."""
+"""Who is told of what concerns them, when, and what they get to read."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, time, timedelta
@@ -29,7 +29,7 @@ def wants(
 
 
 def asked(**card: Any) -> Approval:
-    """A request that waits, with its audience found as a parking run finds it."""
+    """A pending request, with its audience found as a parking run finds it."""
     made = [rows.a_card(**card)]
     with ledger.transaction():
         [approval] = decisions.request(made, timezone.now(), (), people.audience(made))
@@ -165,7 +165,7 @@ def test_a_mail_server_that_is_away_is_tried_again(dana: User, settings: Any) ->
     [said] = send_all()
 
     row = Notification.objects.get()
-    assert said.startswith("The mail server did not take it")
+    assert said.startswith("The mail server did not accept the message")
     assert (row.state, row.attempts) == ("queued", 1)
 
 
@@ -363,7 +363,7 @@ def test_of_a_call_that_failed_nobody_is_told_who_may_not_see_the_request_any_mo
 
     dana.groups.clear()
 
-    assert send_all() == ["Not sent: dana may not see the request any more."]
+    assert send_all() == ["Not sent: dana may no longer see the request."]
     assert mail.outbox == []
 
 
@@ -411,7 +411,7 @@ def test_whoever_asked_is_told_of_the_answer(clerk: Any, dana: User) -> None:
     assert "invoice" not in mail.outbox[0].body
 
 
-# --- Going away with something in hand -----------------------------------------------------------
+# --- Going away with claimed requests ------------------------------------------------------------
 
 
 def held(clerk: Any, by: User, to: User) -> Approval:
@@ -503,7 +503,7 @@ def test_whoever_claimed_a_request_is_told_when_its_time_is_nearly_up(dana: User
 def test_whoever_is_not_told_that_a_time_is_nearly_up_keeps_it_from_nobody(
     dana: User, marco: User, ways: list[str]
 ) -> None:
-    """A pass looks at so many. Chat leads nowhere while there is no channel for single people."""
+    """A pass looks at a limited number. Chat reaches nobody without a channel for individual people."""
     preferences.set_notifications(marco, {Kind.DUE_SOON: ways}, None, False, reach=preferences.Reach("@marco"))
     wants(dana, Kind.DUE_SOON)
     now = timezone.now()

@@ -17,7 +17,7 @@ LAX_TO_STRICT = ["allow", "ask", "deny"]
 
 
 def rule(verdict: str, groups: tuple[int, ...] = (), **fields: Any) -> Rule:
-    """A rule as a query with its groups prefetched gives it: judging needs no database."""
+    """A rule as a query with prefetched groups returns it: judging needs no database."""
     made = Rule(verdict=verdict, **{"name": f"{verdict}-rule"} | fields)
     made._prefetched_objects_cache = {"groups": [Group(pk=pk, name=f"group-{pk}") for pk in groups]}
     return made
@@ -137,8 +137,8 @@ def test_a_condition_that_holds_makes_the_rule_count(condition):
 
 BROKEN = [
     "args.discount > 5",  # no such key
-    "args.note > 5",  # null is no number
-    "args.order > 5",  # a text is no number
+    "args.note > 5",  # null is not a number
+    "args.order > 5",  # text is not a number
     "args.items[9] == 1",
     "args.amount / 0 == 1",
     "args.order.matches('[')",
@@ -312,7 +312,7 @@ def test_only_groups_that_every_rule_accepts_may_decide(groups, who):
 
 
 def test_rules_that_name_other_groups_each_want_their_own():
-    """Else a rule that is added, and asks, could replace those whom another asks."""
+    """Otherwise an added rule that asks could replace the people whom another asks."""
     ruling = evaluate([rule("ask", groups=ids, grants_allowed=True) for ids in [(1, 2), (2, 3), (3, 1)]], call())
     assert set(ruling.groups) == {1, 2, 3}
     assert not ruling.grants_allowed
@@ -321,7 +321,7 @@ def test_rules_that_name_other_groups_each_want_their_own():
 
 
 def test_a_rule_whose_condition_breaks_is_named_beside_those_that_ask():
-    """It may have been to forbid the call, with a name that is written wrongly."""
+    """It may have been meant to forbid the call, with a misspelled name."""
     typo = rule("deny", condition="args.ammount > 3", name="no-more-than-three")
     ruling = evaluate([rule("ask", risk="low"), typo], call())
     assert ruling.verdict == "ask"
@@ -437,7 +437,7 @@ def test_a_rule_allows_one_exact_tool_or_only_reads(fields, allowed):
         made.full_clean()
         made.save()
         return
-    with pytest.raises(ValidationError, match="must name one tool exactly, or only reads"):
+    with pytest.raises(ValidationError, match="must name one tool exactly, or cover only reads"):
         made.full_clean()
     with pytest.raises(IntegrityError), transaction.atomic():
         made.save()

@@ -1,4 +1,4 @@
-"""Statements that are put together once give what their querysets give, whatever they are asked with."""
+"""Statements composed once give what their querysets give, with any values."""
 
 import threading
 from typing import Any

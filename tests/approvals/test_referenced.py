@@ -1,4 +1,4 @@
-"""Secrets in files that the environment names."""
+"""Secrets in files named by the environment."""
 
 from pathlib import Path
 
@@ -45,5 +45,5 @@ def test_a_file_that_is_no_secret_is_refused_without_a_word_of_it(file: Path, co
     with pytest.raises(referenced.Unreadable) as refused:
         referenced.secret("CREDENTIAL_SHOP")
     assert "xxx" not in str(refused.value)
-    with pytest.raises(ToolError, match="must look at its file"):
+    with pytest.raises(ToolError, match="must check its file"):
         credentials.named("SHOP")

@@ -1,4 +1,4 @@
-"""Who is left to approve what somebody changed at high risk: named, counted, or nobody."""
+"""Who can still approve a high-risk call after somebody's change: named, counted, or nobody."""
 
 import pytest
 from django.contrib.auth.models import Group, User
@@ -10,7 +10,7 @@ from tests.conftest import make_user
 from tests.rows import a_request, read, take
 
 pytestmark = pytest.mark.django_db
-ELSE = "Unless somebody gets the right to before time runs out, it does not run."
+ELSE = "Unless somebody gets that right before time runs out, it does not run."
 LESS = {"amount": 1}
 
 
@@ -40,10 +40,10 @@ def test_that_nobody_else_may_is_said_while_it_is_changed_and_after(dana: User) 
 
 def test_many_are_counted_and_fewer_than_it_needs_are_said_to_be(dana: User, marco: User) -> None:
     approval = a_request(risk="high", approvals_needed=2)
-    assert words(approval, dana) == f"Only Marco Reyes may approve this, and 2 people have to. {ELSE}"
+    assert words(approval, dana) == f"Only Marco Reyes may approve this, and 2 people must. {ELSE}"
     for name in ("Ana One", "Bo Two", "Cy Three", "Di Four"):
         make_user(name, "approver")
-    assert words(approval, dana) == "Ana One, Bo Two, Cy Three or 2 others may approve this, and 2 of them have to."
+    assert words(approval, dana) == "Ana One, Bo Two, Cy Three or 2 others may approve this, and 2 of them must."
     approval = take(changed(approval, dana), marco)
     assert words(approval) == "Ana One, Bo Two, Cy Three or 1 other may approve this."
 

@@ -1,4 +1,4 @@
-"""The risk of a call by facts that can be counted."""
+"""The risk of a call, from facts that can be counted."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""One mail about all that waits, for those who want it so: once in a period, of what still waits and is theirs."""
+"""One mail about all pending requests, for people who want it: once a period, about what still waits and is theirs."""
 
 from datetime import UTC, datetime, time, timedelta
 from typing import Any
@@ -35,7 +35,7 @@ def asked(**card: Any) -> Approval:
 
 
 def an_hour_later() -> None:
-    """As if all that was queued and sent had been so an hour earlier."""
+    """As if everything queued and sent had been so an hour earlier."""
     hour = timedelta(hours=1)
     Notification.objects.update(created_at=F("created_at") - hour)
     Roundup.objects.update(period=F("period") - hour)
@@ -191,7 +191,7 @@ def test_what_somebody_may_not_decide_any_more_is_not_in_it(dana: User) -> None:
     send_due()
 
     assert mail.outbox[0].subject == "[Countersign] 1 request waits for your team"
-    assert "Not sent: they may not decide about it any more." in states()
+    assert "Not sent: they may no longer decide about it." in states()
 
 
 def test_a_deputy_reads_it_where_they_may_decide_and_the_person_the_rest(dana: User, marco: User) -> None:
@@ -277,7 +277,7 @@ def test_in_one_period_there_is_one_and_what_comes_after_waits_for_the_next(dana
     an_hour_later()
     send_due()
     asked()
-    # As if it had come before the period began, and its worker had been late.
+    # As if it had arrived before the period began, with its worker late.
     Notification.objects.filter(state="queued").update(created_at=F("created_at") - timedelta(hours=1))
 
     assert send_due() == []
@@ -319,7 +319,7 @@ def test_a_mail_server_that_is_away_is_tried_again_until_it_has_been_tried_enoug
         assert send_due() == [False]
         row = Notification.objects.get()
         assert row.attempts == attempts
-        assert row.error.startswith("The mail server did not take it")
+        assert row.error.startswith("The mail server did not accept the message")
         Roundup.objects.update(sending_until=None)
 
     assert row.state == "failed"

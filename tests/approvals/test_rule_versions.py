@@ -15,7 +15,7 @@ from tests.races import few_tries, race
 
 
 def simulated(draft: RuleVersion) -> RuleVersion:
-    """As if it had been simulated just now, and nothing were otherwise."""
+    """As if it had just been simulated, with no differences."""
     found = Simulated(draft.terms_digest, ledger.height(), {"looked_at": 0}, [])
     done = rule_versions.note_simulation(draft.pk, found, "test")
     assert isinstance(done, RuleVersion), done
@@ -90,7 +90,7 @@ def test_a_draft_whose_group_is_gone_is_not_activated(rule: Rule, ada: User) -> 
     draft = simulated(drafted(ada, rule, groups=["nobody's"]))
     refused = rule_versions.activate(draft.pk, draft.terms_digest, ada, "test")
     assert isinstance(refused, Refusal)
-    assert "There is no group" in refused.message
+    assert "There is no longer a group" in refused.message
 
 
 def test_what_was_written_past_the_drafts_is_a_version_before_it_goes(rule: Rule, ada: User) -> None:
@@ -138,7 +138,7 @@ def test_of_two_drafts_simulated_beside_each_other_one_comes_into_force(ada: Use
 
 def test_what_was_in_force_before_versions_were_kept_is_kept_as_it_is_stored(rule: Rule, ada: User) -> None:
     stored = rule_terms.terms_of(rule)
-    typed = Rule.objects.get(pk=rule.pk)  # as a form does to the row it edits
+    typed = Rule.objects.get(pk=rule.pk)  # as a form does with the row it edits
     typed.approvals_needed, typed.description = 3, "As somebody would like it."
     rule_versions.keep_draft(typed, rule_terms.terms_of(typed), ada, "test")
     found = RuleVersion.objects.get(rule=rule, state="in_force")

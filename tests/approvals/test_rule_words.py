@@ -16,7 +16,7 @@ from approvals.rule_words import in_words, lasting
             "Any call that only reads by the agent support on the route refunds runs without a person.",
         ),
         ({"verdict": "deny", "condition": "args.a\n  > 1"}, "Any call where args.a > 1 is refused"),
-        ({"verdict": "ask"}, "waits for a person with the right to decide, never whoever started the run."),
+        ({"verdict": "ask"}, "waits for a person with the right to decide, but not the person who started the run."),
         ({"verdict": "ask", "starter_excluded": False}, "waits for a person with the right to decide."),
         ({"verdict": "ask", "approvals_needed": 3}, "waits for 3 different people"),
         ({"verdict": "ask", "expires_seconds": 5400}, "If nobody decides within 1 hour 30 minutes, it is rejected."),

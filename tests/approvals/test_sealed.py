@@ -1,4 +1,4 @@
-"""Words as the ledger has them."""
+"""Text as the ledger stores it."""
 
 from hypothesis import given
 from hypothesis import strategies as st

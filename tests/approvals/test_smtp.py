@@ -1,5 +1,6 @@
 """A mail is sent in good time or not at all, however slow its server is."""
 
+import smtplib
 import socketserver
 import threading
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ class Clock:
 
 
 class Slow(socketserver.ThreadingTCPServer):
-    """A mail server for which each address takes so many seconds of the clock."""
+    """A mail server that takes some seconds of the clock for each address."""
 
     allow_reuse_address = daemon_threads = True
 
@@ -36,7 +37,8 @@ class Slow(socketserver.ThreadingTCPServer):
         self.clock = clock
         self.takes = 0.0
         self.drips = b""
-        self.drips_bytes, self.drip_takes = 20_000, 5.0
+        self.drips_bytes, self.drip_takes = 20_000, 0.0
+        self.long_at = ""
         self.addresses: list[str] = []
         self.mails = 0
 
@@ -59,10 +61,11 @@ class _Answers(socketserver.StreamRequestHandler):
                 if self.server.drips:
                     self.drip()
                     return
-            self.say("221 bye" if verb == "QUIT" else "250 ok")
+            answer = "221 bye" if verb == "QUIT" else "250 ok"
+            self.say(answer + "!" * smtplib._MAXLINE if verb == self.server.long_at else answer)
 
     def drip(self) -> None:
-        """More than anybody reads at once, bit by bit, to the end or until nobody listens any more."""
+        """More than anybody reads at once, bit by bit, to the end or until nobody is listening."""
         with suppress(OSError):
             for _ in range(self.server.drips_bytes // len(self.server.drips)):
                 self.server.clock.now += self.server.drip_takes
@@ -96,7 +99,8 @@ def test_a_mail_to_many_at_a_server_that_takes_its_time_is_given_up_before_anoth
 
 @pytest.mark.parametrize("drips", [b"250-still at it\r\n", b"2"])
 def test_an_answer_that_does_not_end_is_given_up_like_many_slow_ones(slow: Slow, drips: bytes) -> None:
-    slow.drips = drips
+    # From the first byte on: what is taken in one read is then never a line that is too long.
+    slow.drips, slow.drip_takes = drips, smtp.SEND_WITHIN_SECONDS
     with pytest.raises(ChannelError, match="closed: not within 240 s") as caught:
         mail.send("test", {"person": User(username="mia")}, ["desk@example.test"])
     assert not caught.value.permanent
@@ -104,11 +108,26 @@ def test_an_answer_that_does_not_end_is_given_up_like_many_slow_ones(slow: Slow,
 
 
 def test_an_answer_that_comes_quickly_and_does_not_end_is_not_kept_in_memory(slow: Slow) -> None:
-    slow.drips, slow.drips_bytes, slow.drip_takes = b"250-" + b"x" * 1000 + b"\r\n", 2 * smtp.MAX_ANSWERS_BYTES, 0.0
+    slow.drips, slow.drips_bytes = b"250-" + b"x" * 1000 + b"\r\n", 2 * smtp.MAX_ANSWERS_BYTES
     with pytest.raises(ChannelError, match="closed: more than 1048576 bytes") as caught:
         mail.send("test", {"person": User(username="mia")}, ["desk@example.test"])
     assert not caught.value.permanent
     assert slow.mails == 0
+
+
+@pytest.mark.parametrize("at", ["MAIL", "RCPT", "DATA"])
+def test_an_answer_in_a_line_that_is_too_long_is_no_refusal_and_another_try_may_help(slow: Slow, at: str) -> None:
+    slow.long_at = at
+    with pytest.raises(ChannelError, match="a line of an answer was too long") as caught:
+        mail.send("test", {"person": User(username="mia")}, ["desk@example.test"])
+    assert not caught.value.permanent
+    assert "500" not in str(caught.value)  # no code that the server has not said
+
+
+def test_a_mail_that_was_taken_is_not_sent_again_because_the_server_says_goodbye_at_length(slow: Slow) -> None:
+    slow.long_at = "QUIT"
+    mail.send("test", {"person": User(username="mia")}, ["desk@example.test"])
+    assert slow.mails == 1
 
 
 def test_a_mail_to_many_arrives_in_time(slow: Slow) -> None:

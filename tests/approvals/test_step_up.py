@@ -1,4 +1,4 @@
-"""How sure one must be of who approves: the levels, the setting, and what the rules make of both."""
+"""How certain the approver's identity must be: the levels, the setting, and what the rules make of both."""
 
 import itertools
 from typing import Any
@@ -57,10 +57,10 @@ def test_the_setting_names_every_risk_and_every_effect_class():
     ("text", "problem"),
     [
         ("higher=password", "'higher' is neither a risk nor an effect class"),
-        ("high", "What high needs is one of password, totp, passkey, signed"),
-        ("high=", "What high needs is one of"),
-        ("high=finger", "What high needs is one of"),
-        ("high=totp,high=passkey", "high stands there twice"),
+        ("high", "high must be one of password, totp, passkey, signed"),
+        ("high=", "high must be one of"),
+        ("high=finger", "high must be one of"),
+        ("high=totp,high=passkey", "high appears twice"),
     ],
 )
 def test_a_setting_that_cannot_be_read_says_why(text, problem):
@@ -101,9 +101,9 @@ def test_a_frozen_ruling_keeps_its_level_and_an_older_one_had_none():
 @pytest.mark.parametrize(
     ("level", "said"),
     [
-        ("password", "Whoever approves shows a sign-in of the last five minutes."),
-        ("passkey", "Whoever approves shows a passkey, used in the last five minutes."),
-        ("signed", "Whoever approves signs that with a passkey."),
+        ("password", "The approver must show a sign-in within the last five minutes."),
+        ("passkey", "The approver must show a passkey, used within the last five minutes."),
+        ("signed", "The approver must sign the decision with a passkey."),
     ],
 )
 def test_a_rule_says_it_in_words(level, said):

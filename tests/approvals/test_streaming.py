@@ -40,7 +40,7 @@ def test_every_row_is_read() -> None:
 
 
 def test_nothing_else_leaves_a_cursor_open() -> None:
-    """The generator of a `QuerySet` leaves its cursor to the garbage collector wherever it is not read to its end."""
+    """A `QuerySet` generator that is not read to its end leaves its cursor to the garbage collector."""
     root = Path(settings.BASE_DIR)
     sources = [path for app in ("agentapp", "approvals") for path in (root / app).rglob("*.py")]
     opening = {

@@ -1,4 +1,4 @@
-"""Several rulings as one: whoever asks for the most decides."""
+"""Several rulings combined into one: the one that asks for the most decides."""
 
 import pytest
 

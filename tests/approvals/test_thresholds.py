@@ -1,4 +1,4 @@
-"""Thresholds: how many of whom must approve, held against a model that counts by hand."""
+"""Thresholds: how many of which people must approve, compared with a model that counts directly."""
 
 from typing import Any
 
@@ -154,15 +154,15 @@ def test_thresholds_that_cannot_be_met_or_read_are_met_by_nobody(value):
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ({}, "A list of"),
-        ([{"approve": 1}] * 11, "A list of"),
-        (["two"], "Threshold 1: an object of"),
-        ([{"approve": 1, "people": 2}], "Threshold 1: an object of"),
-        ([{"deny": 1}], "approve is a number of people"),
-        ([{"approve": 0}], "approve is a number of people"),
-        ([{"approve": True}], "approve is a number of people"),
-        ([{"approve": 1}, {"approve": 1, "deny": 21}], "Threshold 2: deny is a number of people"),
-        ([{"approve": 1, "group": 3}], "group is a text"),
+        ({}, "Give a list of at most 10 thresholds"),
+        ([{"approve": 1}] * 11, "Give a list of at most 10 thresholds"),
+        (["two"], "Threshold 1: give an object of"),
+        ([{"approve": 1, "people": 2}], "Threshold 1: give an object of"),
+        ([{"deny": 1}], "approve must be a number of people"),
+        ([{"approve": 0}], "approve must be a number of people"),
+        ([{"approve": True}], "approve must be a number of people"),
+        ([{"approve": 1}, {"approve": 1, "deny": 21}], "Threshold 2: deny must be a number of people"),
+        ([{"approve": 1, "group": 3}], "group must be text"),
         ([{"approve": 1, "condition": "args.amount >"}], "Threshold 1: The condition does not compile"),
         ([{"approve": 1, "condition": "history.count('x', '1h') > 1"}], "Unknown name 'history'"),
     ],
@@ -183,4 +183,4 @@ def test_a_ruling_carries_the_terms_and_who_may_decide():
     assert (ruling.verdict, set(ruling.groups), ruling.approvals_needed) == ("ask", {1, 2}, 1)
     assert Terms.from_json(ruling.terms).words == "Two of Payments, or one of Managers"
     assert Ruling.from_json(ruling.as_json()) == ruling
-    assert ruling.about == {}  # nothing that no condition looks at is kept
+    assert ruling.about == {}  # only what some condition reads is kept

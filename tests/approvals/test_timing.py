@@ -13,7 +13,7 @@ from approvals.models import Approval
 from tests.rows import a_card
 
 FRIDAY = datetime(2026, 3, 27, 15, 30, tzinfo=UTC)
-"""Half past four in Berlin, half an hour before the weekend in which the clocks go forward."""
+"""Half past four in Berlin, half an hour before the weekend when the clocks go forward."""
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_the_moments_are_those_of_the_clock() -> None:
 
 def test_a_weekend_and_the_hour_that_it_skips_do_not_count(berlin: None) -> None:
     asked = a_request_at(FRIDAY, target_seconds=3600, escalation=(Step(1800, "managers"), Step(5400, "managers")))
-    # Monday is in summer time: nine o'clock in Berlin is seven.
+    # Monday is in summer time: nine o'clock in Berlin is seven UTC.
     assert asked.target_at == datetime(2026, 3, 30, 7, 30, tzinfo=UTC)
     assert [step["at"] for step in asked.escalation] == ["2026-03-27T16:00:00+00:00", "2026-03-30T08:00:00+00:00"]
     assert asked.expires_at == datetime(2026, 3, 30, 8, 30, tzinfo=UTC)
@@ -69,7 +69,7 @@ def test_a_question_over_the_weekend_stops_the_clock_for_the_business_hours_it_t
     assert asked.target_at > planned
     monday = datetime(2026, 3, 30, 7, 15, tzinfo=UTC)
     timing.pause(asked, begin, monday, planned_until=planned)
-    # Ten minutes were left of the target, forty of the step, and a hundred of it all.
+    # Ten minutes were left of the target, forty of the step, and a hundred of the whole.
     assert asked.target_at == monday + timedelta(minutes=10)
     assert asked.escalates_at == monday + timedelta(minutes=40)
     assert asked.expires_at == monday + timedelta(minutes=100)

@@ -18,7 +18,7 @@ OVER = "history.sum('refund_order.amount', '24h', 'customer') + args.amount > 50
 
 
 class Known:
-    """A history that knows these answers, and which questions it was asked."""
+    """A history that knows these answers, and records the questions it was asked."""
 
     def __init__(self, **answers: float | int | bool) -> None:
         self.answers, self.asked = answers, list[str]()

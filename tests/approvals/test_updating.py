@@ -1,4 +1,4 @@
-"""Rows that were changed in hand are written as they are, whatever they share."""
+"""Rows that were changed in memory are written as they are, whatever they share."""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -34,7 +34,7 @@ def anew(rows: list[ToolExecution]) -> int:
 
 
 def prepared_with_others(rows: list[ToolExecution]) -> int:
-    """By a statement that other values have gone into before."""
+    """By a statement that has been used with other values before."""
     update = RowUpdate(ToolExecution.objects.all, FIELDS)
     update([ToolExecution.objects.get(pk=row.pk) for row in rows])
     for count in range(1, len(rows)):

@@ -1,4 +1,4 @@
-"""A real server and a real browser. Without Chromium these tests are skipped aloud; in CI they fail."""
+"""A real server and a real browser. Without Chromium these tests are skipped visibly; in CI they fail."""
 
 import contextlib
 import os
@@ -15,6 +15,7 @@ import axe_playwright_python
 import pytest
 import uvicorn
 from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
 from django.core.asgi import get_asgi_application
 from django.db import connections
 from django.test import Client
@@ -24,20 +25,20 @@ from agentapp import asgi
 from agentapp.live import close_streams
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-# The same engine without the windows, tabs and services of a browser that somebody uses: a third less work.
+# The same engine without a desktop browser's windows, tabs and services: a third less work.
 HEADLESS = "chromium-headless-shell"
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 PASSWORD = "correct horse battery"
 PROBE = re.compile(r"/healthz/\?intercepted$")
-# How long is waited for what must come; it is no property of the product how fast a machine is.
+# How long to wait for what must come. The speed of the machine is not a property of the product.
 PATIENCE_MS = 30_000
-# A test was faster than the browser, which puts the focus where a page wants it only when it first paints.
+# The browser says this if a test was faster than the first paint, when focus moves to where the page wants it.
 TYPED_FIRST = "Autofocus processing was blocked because a document already has a focused element."
 
 
 def not_run(why: str) -> NoReturn:
-    """Skip aloud; in CI what could not be run counts as failed."""
+    """Skip visibly; in CI, what could not be run counts as failed."""
     if os.environ.get("CI"):
         pytest.fail(f"NOT RUN: {why}")
     pytest.skip(f"NOT RUN: {why}")
@@ -46,7 +47,7 @@ def not_run(why: str) -> NoReturn:
 @pytest.fixture(scope="session")
 def playwright() -> Iterator[Playwright]:
     expect.set_options(timeout=PATIENCE_MS)
-    # Playwright keeps an event loop in this thread; our queries beside it are synchronous all the same.
+    # Playwright keeps an event loop in this thread; our own queries are synchronous all the same.
     before = os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE")
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
     try:
@@ -59,7 +60,7 @@ def playwright() -> Iterator[Playwright]:
 
 @contextlib.contextmanager
 def launched(playwright: Playwright, names: Sequence[str]) -> Iterator[Browser]:
-    """The first of these browsers that is here."""
+    """The first of these browsers that is installed."""
     path = next((found for name in names if (found := shutil.which(name))), None)
     if path is None:
         not_run(f"this test needs one of {', '.join(names)}")
@@ -75,7 +76,7 @@ def chromium(playwright: Playwright) -> Iterator[Browser]:
 
 
 class _Server(uvicorn.Server):
-    """A server in a thread: signals belong to the process."""
+    """A server in a thread: it cannot handle signals, which belong to the process."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -83,7 +84,7 @@ class _Server(uvicorn.Server):
 
 
 class Serving:
-    """The console as it is served, on a port that stays the same when it is stopped and started again."""
+    """The console as it is served, on a port that stays the same when it is stopped and restarted."""
 
     def __init__(self) -> None:
         self._port = 0
@@ -118,7 +119,7 @@ def serving(transactional_db: None, settings: Any, monkeypatch: pytest.MonkeyPat
     settings.WHITENOISE_USE_FINDERS = settings.WHITENOISE_AUTOREFRESH = True
     settings.SESSION_COOKIE_SECURE = settings.CSRF_COOKIE_SECURE = False
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-    # Middleware reads its settings when it is made.
+    # Middleware reads its settings when it is created.
     monkeypatch.setattr(asgi, "django_application", get_asgi_application())
     served = Serving()
     yield served
@@ -140,7 +141,7 @@ def complaints() -> list[str]:
 
 @pytest.fixture
 def browse(chromium: Browser, server: str, complaints: list[str]) -> Iterator[Callable[..., Page]]:
-    """Opens a browser of its own for a person: `browse(dana, "/inbox/", color_scheme="dark")`."""
+    """Opens a browser for one person: `browse(dana, "/inbox/", color_scheme="dark")`."""
     contexts: list[BrowserContext] = []
 
     def open_page(user: User | None, path: str, width: int = 1440, height: int = 900, **options: Any) -> Page:
@@ -166,7 +167,7 @@ def browse(chromium: Browser, server: str, complaints: list[str]) -> Iterator[Ca
 
 @pytest.fixture
 def device(browse: Callable[..., Page], server: str) -> Callable[..., Page]:
-    """A browser whose device has a passkey authenticator, at a name: an address of numbers has no passkeys."""
+    """A browser whose device has a passkey authenticator. It uses a host name, since an IP address has no passkeys."""
 
     def open_page(path: str) -> Page:
         page = browse(None, "about:blank", base_url=server.replace("127.0.0.1", "localhost"))
@@ -183,10 +184,16 @@ def device(browse: Callable[..., Page], server: str) -> Callable[..., Page]:
     return open_page
 
 
-# Whether a page's stream has told it to look at once at everything, what it asks for, and since when it rests.
+# Whether a page's stream has told it to look at everything now, how many requests it has open, and whether it rests.
+# The rest is timed after everything else that hears of the same event, so that a timer of the page's is due first.
 HEARD = """
-  const heard = window.heard = { told: false, asking: 0, at: 0 }, asks = window.fetch;
-  const rest = () => { heard.at = performance.now(); };
+  const heard = window.heard = { told: false, asking: 0, rests: false }, asks = window.fetch;
+  let resting;
+  const rest = () => {
+    heard.rests = false;
+    clearTimeout(resting);
+    resting = setTimeout(() => { resting = setTimeout(() => { heard.rests = true; }, 450); });
+  };
   for (const what of ["htmx:after:swap", "input"]) document.addEventListener(what, rest, true);
   document.addEventListener("htmx:sse:before:connection", () => { heard.told = false; }, true);
   for (const topic of ["inbox", "runs", "run", "approval", "audit", "chat", "draft"])
@@ -196,20 +203,20 @@ HEARD = """
     return asks(...asked).finally(() => { heard.asking--; rest(); });
   };
 """
-LIVE = "() => heard.told && !heard.asking && performance.now() - heard.at > 450"
+LIVE = "() => heard.told && !heard.asking && heard.rests"
 
 
 def live(page: Page) -> Page:
-    """Wait until the page hears the stream, has looked at all that it may have missed, and takes keys.
+    """Wait until the page hears the stream, has looked at everything it may have missed, and accepts keys.
 
-    A function is asked again and again; words would be put together anew each time, which the page's policy forbids.
+    The condition is a function, to be called repeatedly; text would be evaluated, which the page's policy forbids.
     """
     expect(page.locator("[data-live-words]:visible").first).to_have_text("Live")
     page.wait_for_function(LIVE)
     return page
 
 
-# By the page's own clock, and from when its scripts are there, which may be long after it is to be seen.
+# By the page's own clock, from when its scripts are loaded, which may be long after it is visible.
 RESTED = """() => new Promise((done) => {
     const rest = () => setTimeout(done, 450);
     document.readyState === "complete" ? rest() : addEventListener("load", rest, { once: true });
@@ -217,16 +224,23 @@ RESTED = """() => new Promise((done) => {
 
 
 def rested(page: Page) -> Page:
-    """Wait until the page takes keys, which rest for 400 ms after a page, or what it is about, is shown."""
+    """Wait until the page accepts keys, which rest for 400 ms after a page, or its subject, is shown."""
     page.evaluate(RESTED)
     return page
 
 
-def intercept(page: Page, url: str | re.Pattern[str], handler: Callable[[Route], object], **options: Any) -> None:
-    """`page.route` that holds from here on, for a page that is open.
+def kept(page: Page) -> list[str]:
+    """The names of what a tab keeps, once the scripts of its page have forgotten what was sent."""
+    page.wait_for_load_state()
+    names: list[str] = page.evaluate("Object.keys(sessionStorage)")
+    return names
 
-    Chromium says that it intercepts a little before it does, and what a page asks for meanwhile passes by: so the page
-    asks until it does.
+
+def intercept(page: Page, url: str | re.Pattern[str], handler: Callable[[Route], object], **options: Any) -> None:
+    """`page.route` that is in force when it returns, for an open page.
+
+    Chromium reports that it intercepts slightly too early, and requests still pass meanwhile, so the page asks until
+    one is intercepted.
     """
     page.route(url, handler, **options)
     page.route(PROBE, lambda route: route.fulfill(status=204))
@@ -234,7 +248,7 @@ def intercept(page: Page, url: str | re.Pattern[str], handler: Callable[[Route],
     page.unroute(PROBE)
 
 
-# What is found is picked in the page: all that axe tells takes twice as long to come over as to be found.
+# Pick the findings in the page: transferring all that axe reports takes twice as long as finding it.
 FOUND = """(only) => axe.run({resultTypes: ["violations"], ...(only && {runOnly: only})}).then(({violations}) =>
     violations.map(({id, nodes}) => `${id}: ${JSON.stringify(nodes.slice(0, 3).map(({target}) => target))}`))"""
 COLOURS = ["color-contrast"]
@@ -243,12 +257,26 @@ COLOURS = ["color-contrast"]
 def violations(page: Page, scheme: str = "light") -> list[str]:
     """What axe finds wrong with a page as it stands.
 
-    `scheme`: of a test that looks at the same states in both. In the dark one it is the colours that are others; the
-    rest of what axe knows has been looked at in the light one.
+    `scheme`: for a test that looks at the same states in both. Only the colours differ in the dark one; the rest of
+    what axe checks has been looked at in the light one.
     """
-    # What is replaced while it is looked at is not found wrong, nor right.
+    # While content is being replaced, axe's findings about it mean nothing.
     page.wait_for_function("() => !window.heard?.asking")
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE.read_text())
     found: list[str] = page.evaluate(FOUND, COLOURS if scheme == "dark" else None)
     return found
+
+
+def sent_signed_out(page: Page, url: str | re.Pattern[str], button: str, name: str) -> None:
+    """Press a button when the session has just ended, and sign in again."""
+
+    def sign_out(route: Route) -> None:
+        Session.objects.all().delete()
+        route.continue_()
+
+    intercept(page, url, sign_out, times=1)  # before the page can hear of it
+    page.get_by_role("button", name=button, exact=True).last.click()
+    page.get_by_label("Name").fill(name)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()

@@ -1,4 +1,4 @@
-"""The admin in a real browser: usable by everybody, and nothing blocked by the policy."""
+"""The admin in a real browser: accessible to everybody, and nothing blocked by the policy."""
 
 import json
 import re
@@ -103,7 +103,7 @@ def pages() -> dict[str, str]:
             f"{model.__name__}": address(model, "change", row.pk),
         }
     found["rule's versions"] = reverse("admin:rule_versions", args=[rows[Rule].pk])
-    # One that asks has no such page while it is in force; one that never was has it, and its versions.
+    # An ask rule has no delete page while it is in force; one never in force has it, and its versions.
     drafted = Rule.objects.get(name="pay-small").pk
     found["Rule delete"] = address(Rule, "delete", drafted)
     found["a drafted rule"] = address(Rule, "change", drafted)
@@ -143,7 +143,7 @@ def test_every_page_is_accessible_and_keeps_the_policy(
     ada.save()
     rule_versions.draft_new(Rule(name="pay-small", verdict="allow", tool="pay_out"), [], ada, "test")
     page = browse(ada, "/reauthenticate/?next=/admin/", color_scheme=color_scheme)
-    # Pages of passwords and tokens are shown to those alone who have shown again who they are.
+    # Pages of passwords and tokens are shown only to people who have confirmed who they are.
     page.get_by_label("Password").fill("correct horse battery")
     page.get_by_role("button", name="Use password").click()
     expect(page).to_have_url(re.compile("/admin/$"))
@@ -179,7 +179,7 @@ def test_a_rule_is_made_with_mouse_and_keyboard(
     page.get_by_role("button", name="Simulate", exact=True).click()
     page.get_by_label("Why:").fill("Nobody pays at night.")
     page.get_by_role("button", name="Activate it").click()
-    page.get_by_text("pay-at-night is in force as it was drafted.").wait_for()
+    page.get_by_text("pay-at-night is in force as drafted.").wait_for()
     rule = Rule.objects.get(name="pay-at-night")
     assert (rule.active, rule.condition) == (True, "args.amount > 5.0")
     assert complaints == []
@@ -255,7 +255,7 @@ def test_operations_are_found_picked_and_imported_with_the_keyboard(
     page.get_by_label("State").select_option("Picked")
     find("")
     assert tick.is_checked()
-    page.get_by_role("button", name="Import what is picked").click()
+    page.get_by_role("button", name="Import picked operations").click()
     page.get_by_text("operations are tools of github").wait_for()
     assert Tool.objects.get(name="issues_create").effect_class == "irreversible"
     assert Tool.objects.filter(source__name="github").count() > 1
@@ -267,6 +267,6 @@ def test_without_script_an_import_is_the_same(browse: Callable[..., Page], ada: 
     page.get_by_label("Or its text").fill(shop(a="get", b="post"))
     page.get_by_role("button", name="Read it").click()
     page.get_by_role("checkbox", name="Pick POST /b").check()
-    page.get_by_role("button", name="Import what is picked").click()
+    page.get_by_role("button", name="Import picked operations").click()
     page.get_by_text("1 operation").wait_for()
     assert [tool.name for tool in Tool.objects.all()] == ["b"]

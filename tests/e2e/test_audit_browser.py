@@ -1,4 +1,4 @@
-"""The audit trail in a real browser: keys, a row that opens in place, the news that wait, and how it all looks."""
+"""The audit trail in a real browser: keys, a row that opens in place, the notice of new events, and the layout."""
 
 import os
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def shot(page: Page, name: str) -> None:
 
 
 def history(sam: User, dana: User, marco: User) -> Approval:
-    """One that was changed, one rejected, one that waits; and people who came and went."""
+    """One request was changed, one rejected, one waits; and people came and went."""
     changed = take(make_waiting(sam, evidence=EVIDENCE), dana, "edit", arguments={**REFUND, "amount": 184.5},
                    message="Shipping not confirmed by carrier, see 3.2.")  # fmt: skip
     take(make_waiting(sam, evidence=EVIDENCE), marco, "reject", message="Ask first.")

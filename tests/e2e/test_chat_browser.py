@@ -38,7 +38,7 @@ def shot(page: Page, name: str) -> None:
 
 
 class Worker:
-    """Drives a run beside the browser, as a worker does."""
+    """Drives a run alongside the browser, as a worker does."""
 
     def __init__(self) -> None:
         self.threads: list[threading.Thread] = []
@@ -57,7 +57,7 @@ class Worker:
 
 @pytest.fixture
 def streaming(provider: ProviderServer) -> ProviderServer:
-    """A provider, with the clients' libraries loaded: that takes longer than a page is waited for."""
+    """A provider, with the clients' libraries preloaded: loading them takes longer than the wait for a page."""
     importlib.import_module("agentapp.llm.exchange")
     return provider
 
@@ -230,7 +230,7 @@ def test_words_for_the_customer_are_not_sent_as_the_customers_once_somebody_has_
 
     box.press("Control+Enter")
 
-    expect(page.get_by_role("alert")).to_contain_text("You have not taken this over. Nothing was sent.")
+    expect(page.get_by_role("alert")).to_contain_text("You have not taken it over. Nothing was sent.")
     expect(page.locator("#say-text")).to_have_value("We owe you nothing.")
     assert Run.objects.count() == 1
 
@@ -239,12 +239,15 @@ def test_escape_pressed_twice_stops_the_agent_and_once_does_not(browse: Browse, 
     run = clerk.run(PAY, conversation="ticket-7")
     page = live(browse(sam, f"/runs/{run.pk}/chat/"))
     page.get_by_label("Message").focus()
-    page.evaluate("Date.now = ((at) => () => at)(Date.now())")
+    # No time passes between the two: after a second and a half the first counts no more, and the hint is gone.
+    page.clock.install()
+    page.clock.pause_at(timezone.now() + timedelta(seconds=5))
     page.keyboard.press("Escape")
     expect(page.get_by_text("Esc again stops the agent")).to_be_visible()
     run.refresh_from_db()
     assert not run.is_final
     page.keyboard.press("Escape")
+    page.clock.resume()
     expect(page.get_by_text("A person cancelled the run.")).to_be_visible()
     run.refresh_from_db()
     assert run.state == Run.State.CANCELLED
@@ -295,7 +298,7 @@ def test_a_line_that_is_added_does_not_vanish_with_a_slower_answer(browse: Brows
     expect(page.get_by_label("Order")).to_be_visible()
     held: list[Route] = []
     intercept(page, "**/runs/new/parts/", lambda route: held.append(route))
-    # Whatever takes the focus away from what was typed asks: the key, or the page that is still settling.
+    # The form asks when focus leaves the field, because of the key or because the page is still settling.
     with page.expect_request("**/runs/new/parts/") as asked:
         page.get_by_label("Order").fill("1042")
         page.keyboard.press("Tab")
@@ -303,7 +306,7 @@ def test_a_line_that_is_added_does_not_vanish_with_a_slower_answer(browse: Brows
     page.get_by_role("button", name="Add one").click()
 
     expect(page.get_by_label("Sku")).to_be_visible()
-    assert asked.value.failure is not None  # its answer would know nothing of the line
+    assert asked.value.failure is not None  # given up, since its answer would not know of the new line
 
 
 @pytest.mark.parametrize(("size", "scheme"), [(DESK, "light"), (PHONE, "dark")], ids=["1440", "390"])

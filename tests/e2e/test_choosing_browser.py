@@ -1,4 +1,4 @@
-"""Going from one request to the next in the inbox: what is shown, marked and decided is what was chosen last."""
+"""Going from one request to the next in the inbox: the one chosen last is shown, marked and decided."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ from tests.processes import until
 
 pytestmark = pytest.mark.browser
 Browse = Callable[..., Page]
-# Counts the answers to claims, and those about the list, that the page is done with.
+# Counts the responses about claims and about the list that the page has finished handling.
 COUNTED = """() => { window.done = { claim: 0, rows: 0 };
   addEventListener("htmx:finally:request", ({ detail: { ctx } }) => {
     for (const each in done) if (ctx.request.action.includes(`/${each}/`)) done[each] += 1; }); }"""
@@ -43,7 +43,7 @@ def test_until_what_was_chosen_is_there_nothing_of_the_last_one_can_be_decided(
     with page.expect_response("**/inbox/rows/**"):
         page.evaluate("htmx.trigger(document.body, 'inbox-changed')")
     expect(page.locator("#queue .is-current")).to_contain_text("Second")
-    # However often it has been asked for by now: the page gives up all but the last.
+    # It may have been requested several times by now; the page gives up all requests but the last.
     released.append(True)
     for route in held:
         route.continue_()

@@ -13,11 +13,11 @@ from playwright.sync_api import Page, expect
 
 from agentapp import customer_links, customers, loop
 from agentapp.demo import guided_scenarios as dialogues
-from agentapp.demo import opening
 from agentapp.demo.guided_scenarios import Dialogue
 from agentapp.demo.models import Ticket
 from agentapp.models import Conversation, Run
 from approvals.models import Rule
+from tests import opened
 from tests.e2e.conftest import violations
 
 pytestmark = pytest.mark.browser
@@ -26,7 +26,7 @@ type Browse = Callable[..., Page]
 
 @pytest.fixture
 def people(transactional_db: None) -> dict[str, User]:
-    people = opening.open_shop()
+    people = opened.open_shop()
     Rule.objects.update(hold_seconds=0)
     return people
 
@@ -44,7 +44,7 @@ class Talk:
         self.page = browse(None, f"/talk/{customer_links.signed(link)}/", width=390, height=844)
 
     def say(self, turn: int = 0) -> Run:
-        """The customer says a turn of the dialogue, and is answered or asked."""
+        """The customer says a turn of the dialogue, and gets an answer or a question."""
         self.write(self.dialogue.turns[turn].says)
         return self.answer(turn)
 
@@ -54,7 +54,7 @@ class Talk:
         expect(self.page.locator("li.customer").last).to_contain_text(text)
 
     def answer(self, turn: int = 0) -> Run:
-        """Drive the run that the page began. A page names no script, so what its model would say is put there here."""
+        """Drive the run that the page started. A page names no script, so this adds what its model would say."""
         run = Run.objects.get(conversation=self.conversation, state=Run.State.QUEUED)
         run.script = self.dialogue.turns[turn].script
         run.save(update_fields=["script"])

@@ -1,4 +1,4 @@
-"""What a call would change, what it did change, and taking it back: readable at any width, light and dark."""
+"""What a call would change, what it did change, and undoing it: readable at any width, light and dark."""
 
 import os
 from collections.abc import Callable
@@ -59,7 +59,7 @@ def asked(clerk: Clerk, offer: Callable[..., Any]) -> Approval:
 
 
 def fits(page: Page, name: str) -> None:
-    """Nothing wider than the page, nothing axe finds; a picture where one is wanted."""
+    """Nothing wider than the page, no findings by axe; a picture if one is wanted."""
     if folder := os.environ.get("SHOTS"):
         page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
@@ -78,7 +78,7 @@ def test_from_dry_run_over_drift_to_undo(
     clerk.decide(asked, dana)
     run = clerk.drive(asked.execution.run)  # type: ignore[attr-defined]
     page.goto(f"/runs/{run.pk}/?step=1&call=0")
-    expect(dry_run).to_contain_text("1 came out otherwise")
+    expect(dry_run).to_contain_text("1 came out differently")
     expect(dry_run).to_contain_text("is $17.50")
     fits(page, f"drift-{width}-{scheme}")
     page.get_by_role("link", name="Undo…").click()

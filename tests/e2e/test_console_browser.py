@@ -1,4 +1,4 @@
-"""The console in a real browser: looks, keys, races, and a page without script."""
+"""The console in a real browser: looks, keys, races, and a page without JavaScript."""
 
 import re
 from collections.abc import Callable
@@ -266,7 +266,7 @@ def test_two_people_decide_at_once_and_the_second_is_told_who_and_what(
 ) -> None:
     approval = make_waiting(sam, risk="low")
     address = f"/approvals/{approval.pk}/"
-    # Both look at the same moment; neither page hears of the other's decision before it is sent.
+    # Both look at the same time; neither page hears of the other's decision before sending its own.
     danas = browse(dana, address)
     marcos = browse(marco, address)
     for page in (danas, marcos):
@@ -368,7 +368,7 @@ def test_without_the_server_decisions_are_disabled_and_say_why(browse: Browse, s
 def test_a_browser_without_a_network_that_reaches_the_server_all_the_same_decides(
     browse: Browse, sam: User, dana: User
 ) -> None:
-    """As on a laptop in a train, with the server on the laptop."""
+    """As on a laptop in a train that also runs the server."""
     make_waiting(sam)
     page = live(browse(dana, "/inbox/"))
     page.evaluate("Object.defineProperty(navigator, 'onLine', { value: false })")

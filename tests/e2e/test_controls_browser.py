@@ -24,7 +24,7 @@ type Browse = Callable[..., Page]
 
 @pytest.fixture
 def held(clerk: Clerk, ada: User) -> dict[str, Run]:
-    """A run each that is paused, out of budget, cut short, and held by a kill switch; and an open breaker."""
+    """One run each that is paused, out of budget, cut short, and held by a kill switch; and an open breaker."""
     Agent.objects.update(max_cost=Decimal("0.01"), on_budget="ask")
     dear = clerk.run({**calls(call("c", "look_up", what="x")), "usage": {"cost": 0.01}}, says("done"))
     Agent.objects.update(max_cost=None, max_iterations=1)

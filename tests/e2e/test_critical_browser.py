@@ -1,4 +1,4 @@
-"""The dialog that approves what is critical: a passkey in place, a sign-in beside the page, five minutes, no script."""
+"""The dialog that approves critical calls: a passkey in place, a sign-in in a tab, five minutes, no JavaScript."""
 
 import os
 import re
@@ -20,11 +20,11 @@ from tests.e2e.conftest import PASSWORD, live, violations
 pytestmark = pytest.mark.browser
 type Browse = Callable[..., Page]
 SIZES = [pytest.param((1440, 900), id="1440"), pytest.param((390, 844), id="390"), pytest.param((320, 700), id="320")]
-NEEDED = "Still needed: show that it is you."
+NEEDED = "Still needed: confirm that it is you."
 
 
 def opened(page: Page) -> Locator:
-    """The dialog, opened by key on a page that hears the stream."""
+    """The dialog, opened with a key on a page that hears the stream."""
     live(page)
     page.keyboard.press("a")
     dialog = page.locator("#approve-dialog")
@@ -33,13 +33,13 @@ def opened(page: Page) -> Locator:
 
 
 def come_back(page: Page) -> None:
-    """What a browser tells a page whose tab is chosen again; one without windows tells nothing."""
+    """What a browser tells a page whose tab is selected again; a browser without windows says nothing itself."""
     page.bring_to_front()
     page.evaluate("dispatchEvent(new Event('focus'))")
 
 
 def long_ago() -> None:
-    """Every sign-in there was is an hour older."""
+    """Make every sign-in so far an hour older."""
     store = import_module(configured.SESSION_ENGINE).SessionStore
     for key in Session.objects.values_list("session_key", flat=True):
         session = store(key)
@@ -49,7 +49,7 @@ def long_ago() -> None:
 
 
 def add_passkey(page: Page) -> None:
-    """Sign in, and let the device keep a passkey."""
+    """Sign in, and save a passkey on the device."""
     page.get_by_label("Name").fill("dana")
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Sign in with password").click()
@@ -78,7 +78,7 @@ def test_a_passkey_is_shown_in_the_dialog_and_what_was_typed_stays(
 
     dialog.get_by_role("button", name="Use passkey").click()
 
-    expect(dialog.get_by_role("status")).to_contain_text("Signed in anew just now. This counts for another 4:5")
+    expect(dialog.get_by_role("status")).to_contain_text("Signed in again just now. This is valid for another 4:5")
     expect(approve).to_be_enabled()
     expect(word).to_be_focused()
     expect(word).to_have_value("$214.50")
@@ -127,12 +127,12 @@ def test_a_sign_in_in_another_tab_is_noticed_on_coming_back(
     renewing = beside.value
     renewing.get_by_label("Password").fill(PASSWORD)
     renewing.get_by_label("Password").press("Enter")
-    expect(renewing.get_by_text("Close this tab and go on where you were")).to_be_visible()
+    expect(renewing.get_by_text("Close this tab and continue where you were")).to_be_visible()
     renewing.close()
 
     come_back(page)
 
-    expect(dialog.get_by_role("status")).to_contain_text("Signed in anew")
+    expect(dialog.get_by_role("status")).to_contain_text("Signed in again")
     expect(word).to_have_value("$214.50")
     expect(word).to_be_focused()
     approve.click()
@@ -156,7 +156,7 @@ def test_when_the_five_minutes_run_out_the_dialog_says_so_and_goes_on(
     settings.ACCOUNT_REAUTHENTICATION_TIMEOUT = 4
     come_back(page)
 
-    expect(dialog.get_by_role("status")).to_contain_text("The five minutes are over. Nothing was decided.")
+    expect(dialog.get_by_role("status")).to_contain_text("The five minutes are up. Nothing was decided.")
     expect(approve).to_be_disabled()
     expect(word).to_have_value("$214.50")
     page.keyboard.press("Control+Enter")
@@ -205,7 +205,7 @@ def test_without_script_one_comes_back_to_the_open_dialog_and_types_the_word_aga
     page.get_by_role("button", name="Use password").click()
 
     expect(page).to_have_url(re.compile(r"/\?do=approve$"))
-    expect(dialog.get_by_role("status")).to_contain_text("Signed in anew")
+    expect(dialog.get_by_role("status")).to_contain_text("Signed in again")
     dialog.get_by_label("Type $214.50 to confirm").fill("$214.50")
     dialog.get_by_role("button", name="Approve $214.50").click()
     expect(page.locator(".decide")).to_contain_text("You have approved. This request needs another person too.")
@@ -219,7 +219,7 @@ def test_the_dialog_is_accessible_and_stays_in_its_width_in_both_states(
     approval = make_waiting(sam, risk="critical", approvals_needed=2)
     page = browse(dana, f"/approvals/{approval.pk}/?do=approve", *size, color_scheme=scheme)
     wrong = {}
-    for state, words in (("needed", NEEDED), ("assured", "Signed in anew")):
+    for state, words in (("needed", NEEDED), ("assured", "Signed in again")):
         expect(page.locator("#assurance [role=status]")).to_contain_text(words)
         if folder := os.environ.get("SHOTS"):
             page.screenshot(path=Path(folder) / f"critical-{state}-{size[0]}-{scheme}.png")

@@ -1,4 +1,4 @@
-"""The customer's page in a real browser: it follows the conversation, works without script, and anybody can read it."""
+"""The customer's page in a real browser: it follows the conversation, works without JavaScript, and is accessible."""
 
 import os
 import re
@@ -18,7 +18,7 @@ from agentapp import customer_links, loop
 from agentapp.models import CustomerLink, Run
 from tests.agentapp.customers_at_work import access_to, customer_rule
 from tests.conftest import Clerk, call, calls, says
-from tests.e2e.conftest import intercept, violations
+from tests.e2e.conftest import intercept, kept, violations
 
 pytestmark = pytest.mark.browser
 type Browse = Callable[..., Page]
@@ -143,7 +143,7 @@ def test_what_is_sent_without_a_network_stays_and_is_sent_once_there_is_one(brow
     page.get_by_role("button", name="Send").click()
     expect(page.locator("#moving li.customer")).to_have_text(re.compile("Pay me."))
     expect(page.get_by_label("Your message")).to_have_value("")
-    assert page.evaluate("Object.keys(sessionStorage)") == []
+    assert kept(page) == []
 
 
 def test_what_did_not_arrive_is_there_again_and_what_did_is_not(browse: Browse, link: CustomerLink) -> None:
@@ -187,7 +187,7 @@ def test_a_button_stays_where_it_is_while_nothing_has_changed(browse: Browse, li
     drive()
     expect(page.get_by_role("button", name="Yes")).to_be_visible()
     page.evaluate("window.seen = document.querySelector('button[value=yes]')")
-    # One look begins when the one before it is over, which may have been under way already.
+    # Each refresh begins when the previous one is over, and one may have been under way already.
     for _ in range(2):
         with page.expect_response(lambda response: "part=moving" in response.url):
             page.evaluate("dispatchEvent(new Event('focusout'))")
@@ -204,7 +204,7 @@ def test_staff_make_a_link_that_opens_the_page_and_take_it_back(
     page = browse(sam, "/runs/", width=width, height=844, color_scheme=theme)
     page.goto(f"/runs/{Run.objects.latest('created_at').pk}/chat/links/")
     looked_at(page)
-    page.get_by_label("Good for").select_option("1 hour")
+    page.get_by_label("Valid for").select_option("1 hour")
     page.get_by_role("button", name="Make a link").click()
     address = page.get_by_label("Give this to the customer").input_value()
     looked_at(page)
@@ -226,7 +226,7 @@ def looked_at(page: Page) -> None:
 @pytest.mark.parametrize(("width", "theme"), [(390, "dark"), (1440, "light")])
 def test_without_script_anybody_can_read_the_page(browse: Browse, link: CustomerLink, width: int, theme: Any) -> None:
     page = browse(None, "about:blank", width=width, color_scheme=theme)
-    # What looks at the page needs script itself, so it is the page's own that does not come.
+    # The accessibility check needs JavaScript itself, so only the page's own scripts are blocked.
     page.route("**/*.js", lambda route: route.abort())
     page.goto(address(link))
     looked_at(page)

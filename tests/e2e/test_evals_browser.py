@@ -1,4 +1,4 @@
-"""The pages of evals in a browser: everybody can use them, and one is begun, watched and held against another."""
+"""The pages of evals in a browser: accessible, and a run is started, watched and compared with another."""
 
 import os
 import uuid
@@ -101,7 +101,7 @@ def test_every_page_of_evals_is_accessible_and_keeps_the_policy(
         wrong[path] = violations(page, scheme)
         assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), f"{path} scrolls sideways"
     assert {path: found for path, found in wrong.items() if found} == {}
-    # The browser says it of the page that refuses to compare, and of nothing else.
+    # The browser reports the page that refuses to compare, and nothing else.
     assert complaints == [REFUSED]
 
 
@@ -116,7 +116,7 @@ def test_a_suite_is_run_watched_and_compared(
     expect(page.get_by_text("0 of 3").first).to_be_visible()
     made = EvalRun.objects.get(state="queued")
     runner.go_on(made.pk, seconds=float("inf"))
-    # The page asks again by itself.
+    # The page refreshes by itself.
     expect(page.get_by_role("heading", name="Figures")).to_be_visible()
     page.get_by_role("navigation", name="Compare with an earlier eval").get_by_role("link").first.click()
     expect(page.get_by_text("Every case went as before.")).to_be_visible()

@@ -1,4 +1,4 @@
-"""What a reader whose system forces its own colours sees of what is current."""
+"""What people see of the current item if their system forces its own colours."""
 
 import os
 from collections.abc import Callable

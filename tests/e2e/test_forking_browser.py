@@ -1,4 +1,4 @@
-"""Forking, replaying and comparing in a real browser: looks, sizes, and the way through without script."""
+"""Forking, replaying and comparing in a real browser: looks, sizes, and the way through without JavaScript."""
 
 from collections.abc import Callable
 

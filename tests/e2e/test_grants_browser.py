@@ -1,4 +1,4 @@
-"""The pages of grants in a browser: what is meant is said while it is typed, and everybody can use them."""
+"""The pages of grants in a browser: the meaning is shown while it is typed, and everybody can use them."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from agentapp import actions
 from agentapp.tools.base import ToolContext, tool
 from approvals.models import Approval, Grant
 from tests.conftest import Clerk, call, calls, says
-from tests.e2e.conftest import violations
+from tests.e2e.conftest import kept, sent_signed_out, violations
 from tests.grants import grant_from, let_grant
 
 pytestmark = pytest.mark.browser
@@ -81,3 +81,23 @@ def test_what_is_typed_is_said_in_words_and_then_allowed_and_taken_back(
     page.get_by_label("Why").fill("Not any more.")
     page.get_by_role("button", name="Revoke").click()
     expect(page.get_by_text(re.compile("is revoked. Calls like these ask again."))).to_be_visible()
+
+
+def test_why_it_is_allowed_and_taken_back_is_there_again(
+    browse: Browse, dana: User, asked: Approval, grants: list[Grant]
+) -> None:
+    why = "The carrier pays until Friday."
+    page = browse(let_grant(dana), f"/approvals/{asked.pk}/grant/")
+    page.get_by_label("Why").fill(why)
+    page.reload()
+    expect(page.get_by_label("Why")).to_have_value(why)
+
+    page.goto(f"/grants/{grants[0].pk}/")
+    expect(page.get_by_label("Why")).to_have_value("")
+    page.get_by_label("Why").fill(why)
+    sent_signed_out(page, "**/revoke/", "Revoke", "dana")
+    page.goto(f"/grants/{grants[0].pk}/")
+    expect(page.get_by_label("Why")).to_have_value(why)
+    page.get_by_role("button", name="Revoke", exact=True).click()
+    expect(page.get_by_text(re.compile("is revoked. Calls like these ask again."))).to_be_visible()
+    assert [name for name in kept(page) if "revoke" in name] == []

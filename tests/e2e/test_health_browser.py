@@ -1,4 +1,4 @@
-"""What is wrong, above every page for staff: it comes by itself, can be read by everybody, and hides nothing."""
+"""The list of problems above every page for staff: it appears by itself, is accessible, and hides nothing."""
 
 import os
 from collections.abc import Callable
@@ -37,4 +37,19 @@ def test_what_is_wrong_stands_above_the_page(
     assert box["y"] + box["height"] <= main["y"], "it lies over the page"
     assert violations(page, scheme) == []
     assert not page.evaluate("document.documentElement.scrollWidth > innerWidth")
+    assert complaints == []
+
+
+def test_what_is_wrong_pushes_nothing_out_of_view(
+    browse: Browse, complaints: list[str], transactional_db: None, ada: User
+) -> None:
+    with ledger.transaction():
+        for _ in range(3):
+            breakers.failed(Thing("tool", "send"), "The line is dead.")
+    page = browse(ada, "/inbox/", 1440, 900)
+    expect(page.locator("#unwell")).to_contain_text("1 breaker is open")
+    for part in ("#main", ".rail .account"):
+        box = page.locator(part).bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] <= 900, part
     assert complaints == []

@@ -1,4 +1,4 @@
-"""The inbox in a real browser: how few keys a decision takes, what moves and what does not, batches, focus mode."""
+"""The inbox in a real browser: how few keys a decision takes, what moves and what stays, batches, focus mode."""
 
 import os
 from collections.abc import Callable
@@ -21,7 +21,7 @@ SHOTS = os.environ.get("SHOTS", "")
 
 
 def too_wide(page: Page) -> bool:
-    """Whether the page scrolls sideways, or a part of it is cut off at its edge."""
+    """Whether the page scrolls sideways, or part of it is cut off at the edge."""
     parts = "[document.documentElement, document.querySelector('main'), ...document.querySelectorAll('main .stack')]"
     return bool(page.evaluate(f"{parts}.some((part) => part.scrollWidth > Math.max(part.clientWidth, 1) + 1)"))
 
@@ -32,7 +32,7 @@ def shot(page: Page, name: str) -> None:
 
 
 def make_queue(sam: User, marco: User, dana: User) -> list[Approval]:
-    """A queue as people have it: some claimed, one handed over, one with a question, several alike."""
+    """A typical queue: some claimed, one handed over, one with a question, several alike."""
     made = [
         make_waiting(sam, title="Refund $214.50 to Ana Pereira", risk="high", expires_seconds=380),
         make_waiting(sam, title="Delete all data of customer 40117", risk="critical", expires_seconds=700),
@@ -115,7 +115,7 @@ def test_every_state_is_accessible_and_keeps_the_policy(
     shot(page, f"storm-{width}-{scheme}")
 
     assert {name: found for name, found in wrong.items() if found} == {}
-    # Chromium itself remarks on the page that refuses a batch, which is what it is for.
+    # Chromium itself reports the page that refuses a batch, as expected here.
     assert [words for words in complaints if "422" not in words] == []
 
 

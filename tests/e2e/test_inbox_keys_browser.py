@@ -1,4 +1,4 @@
-"""Deciding in the inbox by key, alone and beside others: how few keys, and never the wrong request."""
+"""Deciding in the inbox by key, alone and with others around: how few keys, and never the wrong request."""
 
 import re
 from collections.abc import Callable
@@ -37,7 +37,7 @@ def test_so_many_keys_and_not_one_more_decide_from_the_open_inbox(
 
     for key in keys[:-1]:
         page.keyboard.press(key)
-        rested(page)  # what is confirmed was read
+        rested(page)  # time to have read what is being confirmed
         assert not Decision.objects.exists()
     page.keyboard.press(keys[-1])
 
@@ -142,7 +142,7 @@ def test_closing_the_page_of_a_request_gives_it_back(browse: Browse, sam: User, 
     page = live(browse(dana, f"/approvals/{approval.pk}/"))
     page.keyboard.press("c")
     expect(page.locator(".bar .badge", has_text="Claimed by you")).to_be_visible()
-    # What was pressed last was to go on within the console, for as long as five seconds.
+    # A press counts for five seconds as the start of a move within the console, so let that time pass.
     page.reload()
     with page.expect_request("**/release/"):
         page.evaluate("const now = Date.now; Date.now = () => now() + 6000; dispatchEvent(new Event('pagehide'))")
@@ -177,7 +177,7 @@ def test_rows_are_passed_as_quickly_as_one_presses_and_none_is_decided_unseen(
     for number in range(5):
         make_waiting(sam, title=f"Request {number}", risk="low", expires_seconds=600 + number)
     page = live(browse(dana, "/inbox/"))
-    # A request is shown for less than a moment, however slow the machine.
+    # A request has been shown for less than a moment, however slow the machine.
     page.evaluate("const at = performance.now(); performance.now = () => at")
 
     for key in ("j", "j", "ArrowDown", "j", "k"):
@@ -203,7 +203,7 @@ def test_selecting_by_key_and_deciding_together(browse: Browse, sam: User, dana:
     expect(page.locator("#batch-bar")).to_contain_text("2 selected")
     expect(page.locator("#peek-title")).to_have_text("Credit 1")
     page.locator("#queue .q-check", has_text="Select").last.click()
-    expect(page.locator("#batch-bar")).to_contain_text("1 is high risk: decide it by itself.")
+    expect(page.locator("#batch-bar")).to_contain_text("1 is high risk: decide it on its own.")
     page.keyboard.press("Escape")
     expect(page.locator("#batch-bar")).not_to_contain_text("selected")
     live(page).keyboard.press("x")
@@ -330,7 +330,7 @@ def test_focus_mode_shows_the_next_before_it_is_asked_for(
     expect(page.get_by_role("heading", level=1)).to_have_text("Request 2")
     live(page).keyboard.press("a")
 
-    expect(page.get_by_role("heading", level=1)).to_contain_text("That was your sitting")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Done for now")
     assert [Approval.objects.get(pk=row.pk).state for row in made] == ["approved", "pending", "approved"]
     assert claims.of(made[1].pk) is None
     assert complaints == []
@@ -380,7 +380,7 @@ def test_a_dot_shows_the_new_ones_and_leaves_what_is_read(browse: Browse, sam: U
 
 
 def hidden_inbox(browse: Browse, user: User) -> Page:
-    """The inbox in a tab that cannot be seen, of a browser that may tell, and that keeps what it has told."""
+    """The inbox in a hidden tab of a browser that may notify; it records its notifications."""
     page = browse(user, "/inbox/")
     page.add_init_script(
         """window.told = [];
@@ -414,7 +414,7 @@ def test_a_hidden_inbox_tells_once_of_each_request_sums_up_many_and_takes_back_w
     assert "Ana" not in str(told)
     assert [tag for _, _, tag in told].count(str(first.pk)) == 1
 
-    # Decided elsewhere: its notification goes, that of all together stays.
+    # Decided elsewhere: its notification goes, the one about all requests stays.
     assert page.locator("body").get_attribute("data-closed") is None
     take(first, marco)
     expect(page.locator("body")).to_have_attribute("data-closed", str(first.pk))
@@ -431,7 +431,7 @@ def test_a_hidden_inbox_tells_by_itself_that_a_request_of_mine_is_due_soon(
     live(page)
     with page.expect_response("**/inbox/notices/"):
         actions.claim_request(approval.pk, dana)
-    # No event comes by which it would look.
+    # Without the stream, no event makes the page look.
     intercept(page, "**/live/**", lambda route: route.abort())
     Approval.objects.filter(pk=approval.pk).update(expires_at=timezone.now() + timedelta(minutes=10))
     page.clock.run_for(30_000)

@@ -1,4 +1,4 @@
-"""Taking back in the inbox what was just decided there: the request is in the list again, as it was, and chosen."""
+"""Undoing in the inbox what was just decided there: the request is back in the list, as it was, and selected."""
 
 from collections.abc import Callable
 
@@ -18,13 +18,13 @@ LESS = {**REFUND, "amount": 184.5}
 
 @pytest.fixture
 def queue(sam: User) -> tuple[Approval, Approval]:
-    """Two requests that wait, the first due first."""
+    """Two pending requests, the first due first."""
     first, second = (make_waiting(sam, hold_seconds=60, expires_seconds=600 + more) for more in (0, 100))
     return first, second
 
 
 def chosen(page: Page, approval: Approval) -> None:
-    """The request is in the list, and it is the one that is looked at and that keys decide about."""
+    """The request is in the list; it is the one shown, and keys decide about it."""
     expect(page.locator(f"#apr-{approval.pk} .q-main")).to_have_attribute("aria-current", "true")
     expect(page.locator("#queue [aria-current=true]")).to_have_count(1)
     expect(page.locator("#peek")).to_contain_text(approval.reference)
@@ -51,7 +51,7 @@ def test_it_is_in_the_list_again_and_what_keys_go_on_with(
     expect(toast).to_have_count(0)
     first.refresh_from_db()
     assert first.state == "pending"
-    # Keys are about the request that came back: no field has the focus, nor anything of another request.
+    # Keys act on the request that came back: no field, and nothing of another request, has the focus.
     at = page.evaluate("(document.activeElement.closest('[id]') ?? document.body).id")
     assert at in ("", "main", "queue", "peek", f"apr-{first.pk}")
     assert violations(page) == []

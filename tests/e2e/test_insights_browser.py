@@ -1,4 +1,4 @@
-"""Insights in a browser: every tab at every size, the keys, and what a hidden tab does not ask for."""
+"""Insights in a browser: every tab at every size, the keys, and what a hidden tab does not request."""
 
 import os
 from collections.abc import Callable
@@ -23,7 +23,7 @@ TABS = ("/insights/", "/insights/cost/", "/insights/reliability/")
 
 @pytest.fixture
 def traffic(mia: User, dana: User, marco: User) -> None:
-    """Two weeks of it, an open breaker among them."""
+    """Two weeks of traffic, with an open breaker."""
     now = timezone.now()
     team = Group.objects.create(name="payments")
     generate(now - timedelta(days=20), now, 400, [dana, marco, mia], [team], calls=2).write()

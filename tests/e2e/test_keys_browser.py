@@ -1,4 +1,4 @@
-"""What a key or a press means where: it decides what was meant, and what is typed into a text is text."""
+"""What a key or a press means where: it decides what was meant, and typing in a text field only types."""
 
 import re
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from tests.e2e.conftest import intercept, live, rested, violations
 pytestmark = pytest.mark.browser
 Browse = Callable[..., Page]
 AT = "/approvals/{}/"
-# Whatever is shown from here on has been shown for no time, however slow the machine.
+# From here on, everything counts as just shown, however slow the machine.
 STILL = "() => { const at = performance.now(); performance.now = () => at; }"
 
 

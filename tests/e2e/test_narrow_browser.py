@@ -1,4 +1,4 @@
-"""What is left of words where a page is narrow: a column of letters passes every other look at a page."""
+"""What happens to words where a page is narrow: a column of single letters passes every other check."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ from tests.conftest import Clerk, says
 pytestmark = pytest.mark.browser
 Browse = Callable[..., Page]
 WIDTHS = [1440, 1100, 900, 740, 390, 320]
-# Words on the page of no more than twenty letters whose letters stand on more than one line.
+# Words on the page of at most twenty letters whose letters are on more than one line.
 CUT = r"""() => {
   const cut = [], walk = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
   for (let text = walk.nextNode(); text; text = walk.nextNode()) {

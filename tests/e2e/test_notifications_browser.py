@@ -1,4 +1,4 @@
-"""Settings, Notifications, in a browser: three ways, at every width, in both themes, and without script."""
+"""Settings, Notifications, in a browser: three ways, at every width, in both themes, and without JavaScript."""
 
 import os
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def test_the_page_is_accessible_with_all_it_offers(
     assert violations(page, scheme) == []
     assert not page.evaluate("document.documentElement.scrollWidth > innerWidth")
     if os.environ.get("SHOTS"):
-        # The page scrolls inside its frame: as high as all that it holds.
+        # The page scrolls inside its frame: make the window as high as its content.
         height = page.evaluate("document.querySelector('.settings').scrollHeight + 120")
         page.set_viewport_size({"width": size[0], "height": max(height, size[1])})
         page.screenshot(path=Path(os.environ["SHOTS"]) / f"notifications-{size[0]}-{scheme}.png", full_page=True)
@@ -51,7 +51,7 @@ def test_it_is_kept_without_script(browse: Browse, chat: Channel, dana: User) ->
     page.get_by_label("My name in chat (people)").fill("U0123DANA")
     page.get_by_label("Mail about requests that wait for my team").select_option("daily")
     page.get_by_label("Once a day at").fill("08:30")
-    page.get_by_label("Tell me too").check()
+    page.get_by_label("Also tell me").check()
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("status").filter(has_text="Saved")).to_be_visible()
 

@@ -1,4 +1,4 @@
-"""Whoever had a hand in a call's arguments, at high risk: they read that others approve it, and may change it again."""
+"""A person who had a hand in a high-risk call's arguments reads that others approve it, and may change it again."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ from tests.e2e.conftest import violations
 
 pytestmark = pytest.mark.browser
 type Browse = Callable[..., Page]
-WHY = "You changed these arguments, so somebody else approves them."
+WHY = "You changed these arguments, so somebody else must approve them."
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def test_they_are_offered_to_approve_what_they_change_further_and_nothing_before
     page = browse(dana, f"/approvals/{changed_by_dana.pk}/", width=width)
     bar = page.locator(".decide")
     expect(page.locator(".callout", has_text="Somebody else approves them.")).to_be_visible()
-    expect(bar.get_by_text(WHY)).to_be_visible(visible=width > 500)  # a phone's bar has no room for what stands above
+    expect(bar.get_by_text(WHY)).to_be_visible(visible=width > 500)  # a phone's bar has no room for the text above
     expect(bar.get_by_role("link", name="Reject")).to_be_visible()
     expect(bar.get_by_role("button", name="Approve")).to_have_count(0)
     assert violations(page) == []
@@ -39,7 +39,7 @@ def test_they_are_offered_to_approve_what_they_change_further_and_nothing_before
 def test_without_script_they_look_at_their_change_first(browse: Browse, changed_by_dana: Any, dana: User) -> None:
     page = browse(dana, f"/approvals/{changed_by_dana.pk}/", java_script_enabled=False)
     page.locator("[name='arg.amount']").fill("12.00")
-    page.get_by_role("button", name="Look at your change").click()
+    page.get_by_role("button", name="Review your change").click()
     page.get_by_role("button", name="Approve").click()
     page.get_by_role("button", name="Confirm refund of $12.00").click()
     expect(page.get_by_text("1 change by you")).to_have_count(0)

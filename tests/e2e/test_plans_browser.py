@@ -1,4 +1,4 @@
-"""The page of a plan in a browser: what is approved is read call by call, and what came of each is there afterwards."""
+"""The page of a plan in a browser: people read call by call what they approve, and later what became of each."""
 
 import os
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def asked(planning: Clerk) -> Approval:
 
 @pytest.fixture
 def under_way(planning: Clerk, dana: User) -> Approval:
-    """One call of it is made, the next waits for a person since it differs."""
+    """One of its calls has been made; the next waits for a person since it differs."""
     other = calls(made("b", BOB, amount=70))
     return approved_plan(planning, dana, [ANN, BOB, EVE], calls(made("a", ANN)), other)[1]
 
@@ -79,7 +79,7 @@ def test_what_is_left_of_a_plan_is_ended_with_a_reason(browse: Browse, marco: Us
     expect(lines.nth(0)).to_contain_text("Made")
     expect(lines.nth(0).get_by_role("link", name="See the call 1")).to_be_visible()
     expect(lines.nth(1)).to_contain_text("Not made yet")
-    page.get_by_label("Why what is left of this plan ends").fill("Bob has his money.")
+    page.get_by_label("Why the rest of this plan ends").fill("Bob has his money.")
     page.get_by_role("button", name="End the plan").click()
     expect(lines.nth(1)).to_contain_text("Ended: Bob has his money.")
     expect(page.get_by_role("button", name="End the plan")).to_have_count(0)

@@ -1,4 +1,4 @@
-"""How the chain stands, in a real browser: intact, being checked, broken; its keys, and progress as it happens."""
+"""The state of the chain in a real browser: intact, being checked, broken; its keys, and progress as it happens."""
 
 import json
 import zipfile
@@ -30,7 +30,7 @@ def check_all() -> None:
 
 
 def break_one() -> Event:
-    """Change an event by hand, as who owns the database can."""
+    """Change an event directly, as the owner of the database can."""
     event = Event.objects.get(type="configuration.changed")
     append_only.remove(connection)
     Event.objects.filter(pk=event.pk).update(body=event.body.replace('"version":5', '"version":6'))
@@ -39,7 +39,7 @@ def break_one() -> Event:
 
 
 def faults(page: Page, name: str) -> dict[str, list[str]]:
-    """What is wrong with the pages that say how the chain stands, at every width."""
+    """What is wrong with the pages that show the state of the chain, at every width."""
     wrong = {}
     for width, height in SIZES:
         page.set_viewport_size({"width": width, "height": height})
@@ -95,7 +95,7 @@ def test_a_key_begins_to_check_and_the_page_says_how_far_it_is_and_when_it_is_ov
     expect(page.locator("#chain")).to_contain_text(f"Checking the chain. {total} of {total} events")
     check_all()
     expect(page.locator("#chain")).to_contain_text("Chain intact.")
-    assert page.evaluate("window.here")  # nobody has loaded the page anew
+    assert page.evaluate("window.here")  # the page has not been reloaded
     assert complaints == []
 
 
@@ -110,7 +110,7 @@ def test_the_list_of_checks_follows_one_under_way(
     assert verifying.go_on(row.pk, seconds=0)
     expect(checks).to_contain_text("100 % done")
     check_all()
-    expect(checks).to_contain_text("All of it holds")
+    expect(checks).to_contain_text("Everything holds")
 
 
 def test_a_key_offers_a_file_of_what_was_found_and_its_manifest_holds(

@@ -1,4 +1,4 @@
-"""A forgotten password in a browser: every page of it in both themes, and the whole way without script."""
+"""A forgotten password in a browser: every page of it in both themes, and the whole way without JavaScript."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ def _mail_is_sent(server: str, settings: Any) -> Iterator[None]:
 def ask(page: Page, address: str = "dana@example.test") -> None:
     page.get_by_label("Mail", exact=True).fill(address)
     page.get_by_role("button", name="Mail me a link").click()
-    expect(page.get_by_role("heading", name="Look at your mail")).to_be_visible()
+    expect(page.get_by_role("heading", name="Check your mail")).to_be_visible()
 
 
 def choose(page: Page, password: str, again: str) -> None:
@@ -49,7 +49,7 @@ def test_every_page_of_a_reset_is_accessible_and_keeps_the_policy(
     wrong: dict[str, Any] = {}
     page = browse(None, "/login/", *size, color_scheme=scheme)
     look(page, "reset-signin", wrong)
-    page.get_by_role("link", name="Forgot the password?").click()
+    page.get_by_role("link", name="Forgot your password?").click()
     look(page, "reset-ask", wrong)
     page.get_by_label("Mail", exact=True).fill("dana@example")
     page.get_by_role("button", name="Mail me a link").click()
@@ -66,7 +66,7 @@ def test_every_page_of_a_reset_is_accessible_and_keeps_the_policy(
     expect(page.get_by_text("Your password was changed.")).to_be_visible()
     look(page, "reset-changed", wrong)
     page.goto(link_in(mailoutbox[0]))
-    expect(page.get_by_text("This link does not count.")).to_be_visible()
+    expect(page.get_by_text("This link is not valid.")).to_be_visible()
     look(page, "reset-dead", wrong)
     assert wrong == {}
     assert [text for text in complaints if not EXPECTED.search(text)] == []
@@ -78,7 +78,7 @@ def test_a_forgotten_password_is_replaced_without_script_and_the_second_step_sta
     secret = generate_totp_secret()
     TOTP.activate(dana, secret)
     page = browse(None, "/login/", java_script_enabled=False)
-    page.get_by_role("link", name="Forgot the password?").click()
+    page.get_by_role("link", name="Forgot your password?").click()
     ask(page)
     link = link_in(mailoutbox[0])
     told: list[str] = []
@@ -94,7 +94,7 @@ def test_a_forgotten_password_is_replaced_without_script_and_the_second_step_sta
     sign_in(page, password=NEW)
     expect(page).to_have_url(re.compile("/login/second/"))
     page.get_by_label("Code").fill(code(secret))
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Continue").click()
     expect(page.get_by_role("heading", name="Inbox")).to_be_visible()
     page.context.clear_cookies()
     page.goto(link)

@@ -1,4 +1,4 @@
-"""The life of a rule in a real browser: to be used by everybody, with and without script."""
+"""The life of a rule in a real browser: accessible to everybody, with and without JavaScript."""
 
 import os
 from collections.abc import Callable
@@ -24,7 +24,7 @@ SHOTS = os.environ.get("SHOTS", "")
 
 @pytest.fixture
 def rule(ada: User) -> Rule:
-    """A rule with two versions and a draft, and calls it was about."""
+    """A rule with two versions and a draft, and calls it applied to."""
     tool = make_tool("pay", "irreversible", input_schema={"type": "object", "properties": {"amount": {}}})
     rule = Rule(name="pay-large", verdict="ask", tool="pay", condition="args.amount > 500.0", risk="high")
     rule_versions.load(rule, "system (load_config shop.yaml)", {}, "Loaded from a configuration file.")
@@ -53,7 +53,7 @@ def test_the_page_of_a_rules_versions_is_accessible_in_each_of_its_states(
     states = (
         ("drafted", ""),
         ("simulated", "Simulate"),
-        ("watching", "Let it watch"),
+        ("watching", "Start watching"),
         ("changing", "Change the draft"),
     )
     for state, press in states:
@@ -76,12 +76,12 @@ def test_the_page_of_a_rules_versions_is_accessible_in_each_of_its_states(
 
 def test_without_script_a_version_is_brought_back(browse: Callable[..., Page], rule: Rule, ada: User) -> None:
     page = browse(ada, reverse("admin:rule_versions", args=[rule.pk]), java_script_enabled=False)
-    page.get_by_role("button", name="Throw it away").click()
+    page.get_by_role("button", name="Discard the draft").click()
     page.get_by_role("button", name="Draft the terms of version 1 and simulate them").click()
     page.get_by_text("was made and simulated").wait_for()
     page.get_by_label("Why:").fill("The small ones are too many.")
     page.get_by_role("button", name="Activate it").click()
-    page.get_by_text("pay-large is in force as it was drafted.").wait_for()
+    page.get_by_text("pay-large is in force as drafted.").wait_for()
     rule.refresh_from_db()
     assert (rule.version, rule.condition) == (3, "args.amount > 500.0")
     page.get_by_label("From").select_option("2")

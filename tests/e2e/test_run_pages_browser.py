@@ -1,4 +1,4 @@
-"""The run pages in a real browser: looks, keys, what moves by itself, and pages without script."""
+"""The run pages in a real browser: looks, keys, what moves by itself, and pages without JavaScript."""
 
 import re
 from collections.abc import Callable
@@ -109,7 +109,7 @@ def test_a_refresh_that_was_asked_for_before_a_click_does_not_take_back_what_was
     intercept(page, re.compile(r"/runs/[0-9a-f-]+/(\?upto=\d+)?$"), lambda route: held.append(route))
     with page.expect_request(re.compile(r"upto=")) as asked:
         page.evaluate("htmx.trigger(document.body, 'run-changed')")
-    with page.expect_response(re.compile(r"step=1&call=0&upto=")):  # what it would have told is asked for again
+    with page.expect_response(re.compile(r"step=1&call=0&upto=")):  # what it would have shown is requested again
         page.locator("#row-1-0").click()
     assert asked.value.failure is not None  # given up by the page
     assert held
@@ -149,7 +149,7 @@ def test_a_refresh_while_a_row_has_not_come_yet_waits_for_it(browse: Browse, sam
     with page.expect_request(re.compile(r"step=1&call=0$")):
         page.locator("#row-1-0").click()
     page.evaluate("htmx.trigger(document.body, 'run-changed')")
-    page.wait_for_timeout(400)  # a refresh comes 250 ms after what it is for
+    page.wait_for_timeout(400)  # a refresh comes 250 ms after its cause
     assert refreshes == []
     with page.expect_response(re.compile(r"step=1&call=0&upto=")):
         held[0].continue_()

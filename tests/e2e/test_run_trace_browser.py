@@ -1,4 +1,4 @@
-"""The trace of a run in a real browser: its id is copied, its file is taken, on a desk and on a phone."""
+"""The trace of a run in a real browser: copying its id and downloading its file, on a desktop and on a phone."""
 
 import json
 from collections.abc import Callable

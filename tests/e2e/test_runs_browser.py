@@ -1,4 +1,4 @@
-"""A long run in a real browser: keys, folding, finding, rows that follow, and how it all looks."""
+"""A long run in a real browser: keys, folding, finding, rows that follow, and the layout."""
 
 import os
 import re
@@ -147,8 +147,8 @@ def test_a_run_is_paused_and_resumed_in_the_list_which_says_what_was_refused(bro
     page.get_by_role("button", name="Pause Wait a moment.").click()
     page.get_by_role("button", name="Resume Wait a moment.").click()
     expect(page.get_by_role("button", name="Pause Wait a moment.")).to_be_visible()
-    page.evaluate("document.getElementById('live').remove()")
-    # Nobody tells the page.
+    # The page is not told, nor is it still fetching what it was told before.
+    live(page).evaluate("document.getElementById('live').remove()")
     ended = {"state": Run.State.CANCELLED, "stop_reason": "cancelled", "finished_at": timezone.now()}
     Run.objects.filter(pk=run.id).update(**ended)
     page.get_by_role("button", name="Pause Wait a moment.").click()

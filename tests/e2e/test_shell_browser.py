@@ -1,4 +1,4 @@
-"""The frame in a real browser: rail and tab bar, the palette, single keys and how to do without them, looks."""
+"""The frame in a real browser: rail and tab bar, the palette, single keys and working without them, looks."""
 
 import os
 from collections.abc import Callable
@@ -57,7 +57,7 @@ def test_the_frame_is_accessible_at_every_width(
     assert [text for text in complaints if "404" not in text] == []
 
 
-# Where the words of each tab stand.
+# The vertical position of each tab's words.
 WORDS_OF_TABS = """() => [...document.querySelectorAll(".tabbar > a, .tabbar > details > summary")].map((tab) => {
   const range = document.createRange();
   range.selectNode([...tab.childNodes].find((node) => node.nodeType === 3 && node.data.trim()));
@@ -188,7 +188,7 @@ def test_a_key_with_a_modifier_decides_nothing(browse: Browse, sam: User, dana: 
 
 
 def test_keys_go_by_the_letter_and_not_by_its_place(browse: Browse, sam: User, dana: User) -> None:
-    """On a French keyboard A stands where Q does elsewhere."""
+    """On a French keyboard, A is where Q is elsewhere."""
     approval = make_waiting(sam, risk="low")
     page = live(browse(dana, f"/approvals/{approval.pk}/"))
 
@@ -274,5 +274,5 @@ def test_the_tab_one_is_on_is_in_sight_on_a_phone(browse: Browse, sam: User, dan
     page = browse(dana, "/settings/absence/", 390, 844)
     expect(page.locator(".sections [aria-current]")).to_be_in_viewport(ratio=1)
     page.goto("/inbox/?view=decided")
-    # Some scroll by whole pixels, and tabs have fractions of them.
+    # Some browsers scroll by whole pixels, and tabs have fractional positions.
     expect(page.locator("#tabs [aria-current]")).to_be_in_viewport(ratio=0.99)

@@ -1,4 +1,4 @@
-"""Notifications of the browser itself, in one that has somewhere to show them."""
+"""The browser's own notifications, in a browser that can show them."""
 
 from collections.abc import Callable, Iterator
 
@@ -23,7 +23,7 @@ def test_a_test_notification_says_of_mail_and_browser_what_became_of_it(browse: 
     page = browse(dana, "/settings/notifications/")
     page.get_by_role("button", name="Send a test").click()
     said = page.locator("[data-tested]")
-    expect(said).to_contain_text("the mail server took it for dana@example.test")
+    expect(said).to_contain_text("the mail server accepted it for dana@example.test")
     expect(said).to_contain_text("Browser: not shown.")
     page.context.grant_permissions(["notifications"])
     page.get_by_role("button", name="Send a test").click()

@@ -1,4 +1,4 @@
-"""Coming in, and settings, in a browser: passkeys of a virtual authenticator, every page in both themes, no script."""
+"""Signing in, and settings, in a browser: virtual passkeys, every page in both themes, no JavaScript."""
 
 import os
 import re
@@ -24,12 +24,12 @@ from tests.e2e.conftest import PASSWORD, violations
 pytestmark = pytest.mark.browser
 type Browse = Callable[..., Page]
 SIZES = [(1440, 900), (390, 844), (320, 700)]
-# What a page that refuses something says to the console by itself.
+# What the browser itself logs about a page that refuses something.
 EXPECTED = re.compile(r"Failed to load resource: the server responded with a status of (4\d\d|502)")
 
 
 def look(page: Page, name: str, wrong: dict[str, Any]) -> None:
-    """What is wrong with a page as it stands; with SHOTS, a picture of it."""
+    """The problems of a page as it stands; with SHOTS, also a picture of it."""
     width = page.viewport_size["width"] if page.viewport_size else 0
     dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
     name = f"{name}-{width}-{'dark' if dark else 'light'}"
@@ -89,7 +89,7 @@ def test_every_page_on_the_way_in_is_accessible_and_keeps_the_policy(
         expect(page).to_have_url(re.compile("/login/second/"))
         look(page, "second", wrong)
         page.get_by_label("Code").fill(code(secret))
-        page.get_by_role("button", name="Go on").click()
+        page.get_by_role("button", name="Continue").click()
         page.goto("/reauthenticate/?next=/settings/")
         look(page, "reauthenticate", wrong)
         provider.refuses, provider.remembers = {}, True
@@ -122,7 +122,7 @@ def test_every_section_of_the_settings_is_accessible_and_keeps_the_policy(
     page.get_by_label("Code").fill(
         RecoveryCodes(Authenticator.objects.get(type="recovery_codes")).get_unused_codes()[0]
     )
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Continue").click()
     for name in ("", "notifications", "keys", "appearance", "security", "sessions", "tokens", "absence", "delegation"):
         page.goto(f"/settings/{name}/".replace("//", "/"))
         look(page, f"settings-{name or 'profile'}", wrong)
@@ -136,7 +136,7 @@ def test_every_section_of_the_settings_is_accessible_and_keeps_the_policy(
     page.goto("/settings/tokens/")
     page.get_by_label("Name").fill("shown once")
     page.get_by_label("runs:read").check()
-    page.get_by_role("button", name="Make token").click()
+    page.get_by_role("button", name="Create token").click()
     expect(page.locator("#secret")).to_be_visible()
     look(page, "settings-token-made", wrong)
     Authenticator.objects.all().delete()
@@ -156,9 +156,9 @@ def test_a_passkey_is_added_signs_in_renews_and_is_removed(
     page.get_by_label("Name").fill("Work laptop")
     page.get_by_role("button", name="Add it").click()
     expect(page.get_by_role("heading", name="Recovery codes")).to_be_visible()
-    page.get_by_role("link", name="I have kept them").click()
+    page.get_by_role("link", name="I have saved them").click()
     expect(page.get_by_text("Work laptop")).to_have_count(2)
-    # Left first: a page that is open asks for its figures by itself, and complains when it is signed out by then.
+    # Leave first: an open page refreshes its counts by itself, and complains if it is signed out by then.
     page.goto("about:blank")
     page.context.clear_cookies()
     page.goto("/login/?next=/settings/security/")
@@ -219,7 +219,7 @@ def test_signing_in_and_settings_work_without_script(browse: Browse, dana: User,
     page.goto("/settings/security/app/")
     renew(page)
     secret = page.get_by_label("Or type the secret in").input_value()
-    page.get_by_label("Then type what it shows").fill(code(secret))
+    page.get_by_label("Then type the code it shows").fill(code(secret))
     page.get_by_role("button", name="Turn it on").click()
     expect(page.get_by_role("list", name="Recovery codes").get_by_role("listitem")).to_have_count(10)
     page.goto("/settings/absence/")

@@ -1,4 +1,4 @@
-"""A passkey of a real browser signs a decision: what is stored verifies, and what has changed is not decided."""
+"""A passkey of a real browser signs a decision: what is stored verifies, and after a change nothing is decided."""
 
 import os
 from collections.abc import Callable
@@ -9,13 +9,13 @@ from django.contrib.auth.models import User
 from fido2.utils import websafe_decode
 from playwright.sync_api import Locator, Page, expect
 
-from approvals import signatures, verdicts
+from approvals import accepting, signatures
 from approvals.models import Decision
 from tests.agentapp.console.conftest import make_waiting
 from tests.e2e.conftest import violations
 from tests.e2e.test_critical_browser import SIZES, add_passkey, come_back, long_ago, opened
 from tests.passkeys import Passkey
-from tests.rows import a_verdict, take
+from tests.rows import a_decision, take
 
 pytestmark = pytest.mark.browser
 type Browse = Callable[..., Page]
@@ -24,7 +24,7 @@ SIGN = "Approve $214.50 with your passkey"
 
 @pytest.fixture
 def page(device: Callable[..., Page], dana: User) -> Page:
-    """Dana's browser, whose device has a passkey of hers; she signed in an hour ago."""
+    """Dana's browser, with a passkey of hers on the device; she signed in an hour ago."""
     page = device("/login/?next=/settings/security/passkeys/")
     add_passkey(page)
     long_ago()
@@ -44,7 +44,7 @@ def test_a_passkey_signs_the_decision_and_the_signature_verifies(page: Page, com
     approval = make_waiting(sam, assurance_needed="signed")
     page.goto(f"/approvals/{approval.pk}/")
     dialog = opened(page)
-    expect(dialog).to_contain_text("Your passkey signs this very decision")
+    expect(dialog).to_contain_text("Your passkey signs this exact decision")
     expect(dialog.locator(".plain")).to_contain_text("$214.50")
     expect(dialog.get_by_role("button", name=SIGN)).to_be_focused()
     assert violations(page) == []
@@ -89,7 +89,7 @@ def test_a_request_that_changed_while_the_passkey_was_asked_is_not_decided(
     page.goto(f"/approvals/{approval.pk}/")
     page.get_by_label("Amount", exact=True).fill("184.50")
     expect(page.get_by_role("button", name="Approve $184.50, edited")).to_be_visible()
-    # The finger rests on the sensor while somebody else decides.
+    # Somebody else decides while the finger is on the sensor.
     page.evaluate(
         """() => { const get = navigator.credentials.get.bind(navigator.credentials);
         navigator.credentials.get = async (asked) => {
@@ -100,9 +100,9 @@ def test_a_request_that_changed_while_the_passkey_was_asked_is_not_decided(
     page.get_by_role("button", name="Approve $184.50, edited").click()
     page.locator("#approve-dialog").get_by_role("button", name="with your passkey").click()
     expect(page.locator("html[data-touched]")).to_have_count(1)
-    verdict = a_verdict(approval, marco, assurance="")
-    statement = signatures.statement_of(verdicts.decision_of(approval, verdict, None), "n")
-    take(approval, marco, assertion=Passkey().assertion(statement), id=verdict.id, assurance="")
+    incoming = a_decision(approval, marco, assurance="")
+    statement = signatures.statement_of(accepting.decision_of(approval, incoming, None), "n")
+    take(approval, marco, assertion=Passkey().assertion(statement), id=incoming.id, assurance="")
     page.evaluate("() => { window.goOn = true; }")
 
     expect(page.get_by_role("alert").first).to_contain_text("This request changed while you were reading")
@@ -145,9 +145,9 @@ def test_where_a_browser_has_no_passkeys_nothing_is_offered_that_cannot_work(
 ) -> None:
     Passkey().keep_for(dana)
     approval = make_waiting(sam, assurance_needed="signed")
-    page = browse(dana, f"/approvals/{approval.pk}/")  # reached by an address of numbers
+    page = browse(dana, f"/approvals/{approval.pk}/")  # reached by an IP address
     dialog = opened(page)
-    expect(dialog).to_contain_text("This browser cannot use passkeys under this address.")
+    expect(dialog).to_contain_text("This browser cannot use passkeys at this address.")
     expect(dialog.get_by_role("button", name="with your passkey")).to_have_count(0)
     bare = browse(dana, f"/approvals/{approval.pk}/?do=approve", java_script_enabled=False)
     expect(bare.locator("#approve-dialog noscript")).to_be_visible()
@@ -164,7 +164,9 @@ def test_a_passkey_shown_in_place_is_enough_where_one_is_asked_and_a_password_is
     expect(dialog.get_by_role("status")).to_contain_text("Still needed: your passkey.")
     expect(approve).to_be_disabled()
     dialog.get_by_role("button", name="Use passkey").click()
-    expect(dialog.get_by_role("status")).to_contain_text("Shown with a passkey just now. This counts for another 4:5")
+    expect(dialog.get_by_role("status")).to_contain_text(
+        "Confirmed with a passkey just now. This is valid for another 4:5"
+    )
     approve.click()
     expect(decided(page)).to_contain_text("Approved")
     assert Decision.objects.get().assurance == "passkey"

@@ -1,4 +1,4 @@
-"""Everything that can happen to the live stream, and that the page says so, decides nothing stale, and heals."""
+"""Everything that can happen to the live stream: the page says so, decides nothing stale, and recovers."""
 
 import re
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from agentapp import live as streams
 from agentapp import release
 from approvals.models import Approval, Decision
 from tests.agentapp.console.conftest import make_waiting
-from tests.e2e.conftest import PASSWORD, Serving, intercept, live
+from tests.e2e.conftest import PASSWORD, Serving, intercept, kept, live
 from tests.processes import until
 
 pytestmark = pytest.mark.browser
@@ -25,7 +25,7 @@ def pill(page: Page) -> object:
 
 
 def hide(page: Page, is_hidden: bool) -> None:
-    """What a browser says when another tab is in front."""
+    """What a browser reports when another tab comes to the front."""
     page.evaluate(
         """is => {
           Object.defineProperty(document, "hidden", { value: is, configurable: true });
@@ -117,7 +117,7 @@ def test_a_page_without_news_for_a_minute_says_since_when_it_is_offline(browse: 
     pill(page).to_have_text("Live")
     intercept(page, "**/live/**", lambda route: route.abort())
 
-    # Nothing more comes over a stream that is being opened anew.
+    # Nothing more arrives on a stream that is being reopened.
     with page.expect_request("**/live/**"):
         streams.close_streams()
     page.clock.run_for(70_000)
@@ -159,7 +159,7 @@ def test_who_is_signed_out_goes_on_where_they_were(
     expect(dialog).to_be_visible()
     page.wait_for_timeout(2000)
     assert len(asked) <= 1
-    dialog.get_by_role("button", name="Go on").click()
+    dialog.get_by_role("button", name="Continue").click()
     expect(dialog.get_by_text("You are not signed in yet.")).to_be_visible()
     with page.expect_popup() as opened:
         dialog.get_by_role("link", name="Sign in").click()
@@ -170,7 +170,7 @@ def test_who_is_signed_out_goes_on_where_they_were(
     expect(tab.get_by_role("heading", name="You are signed in, Dana Whitfield")).to_be_visible()
     tab.close()
     page.bring_to_front()
-    # Unless it has gone on already, as a page does by itself that is in front again.
+    # Unless the page, back in front, has gone on by itself already.
     page.evaluate("document.querySelector('#signed-out[open] [data-again]')?.click()")
 
     expect(dialog).to_be_hidden()
@@ -191,7 +191,7 @@ def test_a_page_that_is_signed_in_again_hears_one_stream_however_often_it_has_lo
     looks: list[Route] = []
     intercept(page, "**/session/", lambda route: looks.append(route))
 
-    # A browser says both when its tab comes to the front.
+    # A browser fires both events when its tab comes to the front.
     page.evaluate("document.dispatchEvent(new Event('visibilitychange')); dispatchEvent(new Event('focus'))")
     until(lambda: page.evaluate("1") and len(looks) == 2, "the page to ask twice who is signed in")
     answers: list[str] = []
@@ -227,7 +227,7 @@ def test_what_was_typed_survives_a_post_that_arrives_signed_out(browse: Browse, 
     pill(page).to_have_text("Live")
     page.locator("#reject-dialog").get_by_role("button", name="Reject").click()
     expect(page.locator(".callout", has_text="Dana Whitfield rejected it")).to_be_visible()
-    assert page.evaluate("Object.keys(sessionStorage)") == []
+    assert kept(page) == []
 
 
 def test_what_was_typed_survives_a_session_that_has_changed(browse: Browse, sam: User, dana: User) -> None:

@@ -25,7 +25,7 @@ type Browse = Callable[..., Page]
 
 @pytest.fixture
 def known(clerk: Clerk, ada: User) -> Clerk:
-    """Tools with calls, rules, versions and a breaker that is open; a rule that has become stricter since."""
+    """Tools with calls, rules, versions and an open breaker; a rule that has since become stricter."""
     rule = Rule.objects.create(
         name="small-payments", tool="pay", verdict="allow", description="Small sums run by themselves."
     )
@@ -113,7 +113,7 @@ def test_a_tool_is_found_opened_and_tried_by_keys_alone(
 def test_for_real_it_leads_to_the_run_that_proposes_the_call(
     browse: Browse, complaints: list[str], sam: User, known: Clerk
 ) -> None:
-    Tool.objects.filter(name="pay").update(version=clerk_tools.pay.version)  # which is run here
+    Tool.objects.filter(name="pay").update(version=clerk_tools.pay.version)  # the version that runs here
     page = browse(sam, "/tools/pay/try/")
     page.get_by_label("Account").fill("northwind-77")
     page.get_by_label("Amount").fill("500")

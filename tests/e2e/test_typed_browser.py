@@ -1,4 +1,4 @@
-"""What is typed: it outlasts a session that ends, belongs to what it was typed for, and is not cut without a word."""
+"""Typed text outlasts a session that ends, belongs to the request it was typed for, and is never cut silently."""
 
 import os
 import re
@@ -6,16 +6,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
-from django.contrib.sessions.models import Session
-from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import Page, expect
 
 from agentapp.models import Agent, Run
 from agentapp.models import Route as AgentRoute
 from approvals.models import Approval
 from tests.agentapp.console.conftest import make_waiting
 from tests.conftest import Clerk
-from tests.e2e.conftest import PASSWORD, intercept, live, rested, violations
+from tests.e2e.conftest import kept, live, rested, sent_signed_out, violations
 
 pytestmark = pytest.mark.browser
 Browse = Callable[..., Page]
@@ -24,20 +24,6 @@ Browse = Callable[..., Page]
 def shot(page: Page, name: str) -> None:
     if folder := os.environ.get("SHOTS"):
         page.screenshot(path=Path(folder) / f"typed-{name}.png")
-
-
-def sent_signed_out(page: Page, url: str | re.Pattern[str], button: str, name: str) -> None:
-    """Press a button when the session has just ended, and sign in again."""
-
-    def sign_out(route: Route) -> None:
-        Session.objects.all().delete()
-        route.continue_()
-
-    intercept(page, url, sign_out, times=1)  # before the page can hear of it
-    page.get_by_role("button", name=button, exact=True).last.click()
-    page.get_by_label("Name").fill(name)
-    page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Sign in").click()
 
 
 @pytest.mark.parametrize("where", ["/inbox/", "/approvals/{}/"])
@@ -62,7 +48,7 @@ def test_whom_a_request_goes_to_and_why_outlast_the_session(
     expect(dialog).to_be_hidden()
     page.goto(f"/approvals/{approval.pk}/")
     expect(page.get_by_text("Dana Whitfield handed it to Marco Reyes")).to_be_visible()
-    assert page.evaluate("Object.keys(sessionStorage)") == []
+    assert kept(page) == []
 
 
 def test_why_several_are_rejected_outlasts_the_session_and_is_of_those_alone(
@@ -90,9 +76,9 @@ def test_why_several_are_rejected_outlasts_the_session_and_is_of_those_alone(
     expect(page.get_by_label("Tell the agents why")).to_have_value("All of one customer.")
     expect(reason).to_be_checked()
     page.get_by_role("button", name="Reject 2").click()
-    expect(page.get_by_role("heading", level=1)).to_contain_text("2")
+    expect(page.get_by_role("heading", level=1)).to_have_text("2 of 2 rejected")
     assert Approval.objects.filter(state="rejected").count() == 2
-    assert page.evaluate("Object.keys(sessionStorage)") == []
+    assert kept(page) == []
 
 
 def test_a_run_that_was_to_be_started_is_there_again_until_it_is_given_up(
@@ -144,11 +130,88 @@ def test_a_run_that_was_started_leaves_an_empty_form(browse: Browse, clerk: Cler
     page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}/"))
     page.goto("/runs/new/")
     expect(page.get_by_label("Message")).to_have_value("")
+    assert kept(page) == []
+
+
+@pytest.mark.parametrize("where", ["inbox", "page", "focus"])
+def test_what_was_typed_and_given_up_is_forgotten_once_the_request_is_decided(
+    browse: Browse, sam: User, dana: User, marco: User, where: str
+) -> None:
+    first, _ = [make_waiting(sam, risk="low", expires_seconds=5000 + n) for n in range(2)]
+    page = live(browse(dana, "/inbox/"))
+    page.keyboard.press("h")
+    dialog = page.get_by_role("dialog", name="Hand over")
+    dialog.get_by_label("Note").fill("You know the customer.")
+    page.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    live(page).keyboard.press("r")
+    page.get_by_label("Tell the agent why").fill("Not now.")
+    page.keyboard.press("Escape")
+    if where == "page":
+        page.goto(f"/approvals/{first.pk}/")
+    elif where == "focus":
+        with page.expect_response("**/upcoming/"):
+            live(page).keyboard.press("f")
+        page.wait_for_url(f"**/inbox/focus/{first.pk}/")
+
+    live(page).keyboard.press("a")
+
+    page.wait_for_function("() => !sessionStorage.length")
+    first.refresh_from_db()
+    assert first.state == "approved"
+
+
+def test_a_comment_that_was_begun_outlasts_the_decision(browse: Browse, sam: User, dana: User) -> None:
+    approval = make_waiting(sam, risk="low")
+    page = live(browse(dana, f"/approvals/{approval.pk}/"))
+    page.get_by_label("Your comment").fill("Look at the photo.")
+    page.keyboard.press("Escape")
+    live(page).keyboard.press("a")
+    expect(page.get_by_text("Approved. Runs in")).to_be_visible()
+    expect(page.get_by_label("Your comment")).to_have_value("Look at the photo.")
+
+
+@pytest.mark.parametrize("where", ["/inbox/", "/approvals/{}/"])
+def test_the_reason_that_was_chosen_outlasts_the_session(browse: Browse, sam: User, dana: User, where: str) -> None:
+    approval = make_waiting(sam)
+    page = live(browse(dana, where.format(approval.pk)))
+    page.keyboard.press("r")
+    page.keyboard.press("1")
+    page.get_by_label("Tell the agent why").fill("Not now.")
+
+    sent_signed_out(page, "**/decide/", "Reject", "dana")
+
+    live(page).keyboard.press("r")
+    reason = page.locator("#reject-dialog [name=reason]").first
+    expect(reason).to_be_checked()
+    page.locator("#reject-dialog").get_by_role("button", name="Reject").click()
+    page.wait_for_function("() => !sessionStorage.length")
+    assert approval.decisions.get().message.startswith(settings.REJECTION_REASONS[0])
+
+
+def test_why_something_is_stopped_outlasts_the_session_and_is_gone_once_it_is(
+    browse: Browse, clerk: Clerk, mia: User
+) -> None:
+    page = live(browse(mia, "/switches/"))
+    what, why = page.get_by_label("What", exact=True), page.get_by_label("Why", exact=True)
+    what.select_option(label="clerk")
+    why.fill("It pays twice.")
+
+    sent_signed_out(page, "**/switches/", "Stop it", "mia")
+
+    page.wait_for_url("**/switches/")
+    expect(why).to_have_value("It pays twice.")
+    expect(what).to_have_value("agent:clerk")
+    page.get_by_role("button", name="Stop it").click()
+    expect(page.get_by_role("cell", name="It pays twice.")).to_be_visible()
+    rested(page)
+    expect(why).to_have_value("")
+    expect(what).to_have_value("")
     assert page.evaluate("Object.keys(sessionStorage)") == []
 
 
 def paste(page: Page, text: str) -> None:
-    """Into the field that has the focus, as a person pastes."""
+    """Into the field that has the focus, as a person would paste."""
     page.evaluate(
         """(text) => {
             const field = document.activeElement, from = document.createElement("textarea");

@@ -1,4 +1,4 @@
-"""A real Celery worker, killed as a whole in the middle of a call, and the next one that takes over."""
+"""A real Celery worker, killed whole in the middle of a call, and the next one that takes over."""
 
 import subprocess
 import threading
@@ -30,7 +30,7 @@ def world(tmp_path, monkeypatch, clerk, settings):
 
 @pytest.fixture
 def worker(world, tmp_path):
-    """Starts workers with beat; `crash_at` makes a worker's tools end its process. All are gone in the end."""
+    """Starts workers with beat; `crash_at` makes a worker's tools kill its process. All are stopped in the end."""
     processes = Processes(tmp_path, TOOL_MODULES="tests.faults.world")
 
     def start(crash_at: str = "", threads: int = 2, **variables: str) -> subprocess.Popen[bytes]:
@@ -70,7 +70,7 @@ def test_a_worker_that_dies_after_the_effect_never_repeats_it(world, worker, dan
 
 
 def test_thirty_two_runs_wait_for_their_models_at_once_in_one_worker(world, worker, provider):
-    """The model answers nobody before everybody has asked: a worker that cannot hold them all never gets an answer."""
+    """The model answers nobody until everybody has asked: a worker that cannot hold them all never gets an answer."""
     everybody = threading.Barrier(32)
 
     def answer(question: Question) -> Answer:
@@ -80,7 +80,7 @@ def test_thirty_two_runs_wait_for_their_models_at_once_in_one_worker(world, work
     provider.answer_with = answer
     world.agent.driver, world.agent.model = "tool_calling", OPENAI.model
     world.agent.save()
-    # Half as many connections as runs: one that waits for its model holds none.
+    # Half as many connections as runs: a run that waits for its model holds none.
     worker(threads=32, LEASE_SECONDS="60", DATABASE_POOL_SIZE="16")
     started = [actions.start_run(actions.NewRun(agent="clerk", input=f"Number {n}."), world.starter) for n in range(32)]
     until(lambda: all(state(run) in Run.FINAL for run in started), "all runs to end")

@@ -1,7 +1,7 @@
-/* Shows a process a time that is CLOCK_OFF_BY seconds away from the machine's, when it is loaded before the C library.
+/* Shows a process a time CLOCK_OFF_BY seconds away from the machine's, if it is loaded before the C library.
  *
- * Only the time of day: clocks that measure go on as they do, and so does whatever waits by them. libfaketime shifts
- * the waits of threads as well, so that they end at once or never, which no clock that is off does. */
+ * Only the time of day: clocks that measure, and waits that use them, stay as they are. libfaketime also shifts the
+ * waits of threads, so that they end at once or never, which no wrong clock causes. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-"""Servers and processes for the tests of faults. The servers are started once, the processes once for each file."""
+"""Servers and processes for the tests of faults. The servers start once, the processes once per file."""
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
@@ -19,7 +19,7 @@ from tests.faults.world import effects
 @pytest.fixture(scope="session")
 def servers(django_db_blocker: Any) -> Iterator[Stage]:
     with ExitStack() as stack:
-        # Not among pytest's folders, which it closes to others whenever it is started.
+        # Not among pytest's folders: it closes them to other users each time it starts.
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="countersign-faults-", ignore_cleanup_errors=True)))
         try:
             with django_db_blocker.unblock():
@@ -31,7 +31,7 @@ def servers(django_db_blocker: Any) -> Iterator[Stage]:
 
 @pytest.fixture(scope="module")
 def stage(servers: Stage, django_db_blocker: Any) -> Iterator[Stage]:
-    """Both servers, with this process's queries going there for as long as a file lasts."""
+    """Both servers; this process's queries go there for as long as a file lasts."""
     with django_db_blocker.unblock(), connected(servers):
         yield servers
 
@@ -48,7 +48,7 @@ def kept_stack(stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture
 def stack(kept_stack: Stack) -> Iterator[Stack]:
-    """Web server, two workers and beat, all of them up. Shows how things stand where a test fails."""
+    """Web server, two workers and beat, all running. Shows their state when a test fails."""
     kept_stack.renew()
     kept_stack.until_ready()
     yield kept_stack

@@ -1,7 +1,7 @@
-"""Processes that drive one run, or decide one request, and die at a named point. Run by test_crash_points.
+"""Processes that drive one run or decide one request, and die at a named point. Run by test_crash_points.
 
-Each is a process of its own, forked from this one, which has loaded everything and does nothing else: it takes what the
-next is to do as a line of JSON, and says how it ended.
+Each is forked from this process, which has loaded everything and does nothing else: it reads a line of JSON that says
+what the next one is to do, and reports how that one ended.
 """
 
 import json
@@ -25,7 +25,7 @@ from tests.faults.world import die_at  # noqa: E402
 
 
 def after(module: Any, name: str, point: str, times: int = 1) -> None:
-    """Die right after the so-manieth call of a function has returned."""
+    """Die right after the last of this many calls of a function has returned."""
     real: Callable[..., Any] = getattr(module, name)
     left = [times]
 
@@ -75,7 +75,7 @@ def act(what: str, subject: uuid.UUID) -> None:
 
 
 def die(told: dict[str, str]) -> None:
-    """In the process that is to die: do it, and end by oneself only where the point was not reached."""
+    """In the process that is to die: do it, and exit normally only if the point was not reached."""
     signal.alarm(60)
     log = os.open(told["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(log, sys.stdout.fileno())

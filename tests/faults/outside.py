@@ -1,6 +1,6 @@
 """People who work with the product through its API, and do not give up when it is away for a while.
 
-What they are told is kept: a run that was acknowledged must not be lost, nor a decision.
+They keep what they are told: an acknowledged run must not be lost, nor a decision.
 """
 
 import http.client
@@ -33,7 +33,7 @@ class Outside:
         self.decided: list[uuid.UUID] = []
         """Decisions that were acknowledged."""
         self.failures: list[str] = []
-        """Answers that nobody should be given, whatever happens: pages of a debugger, or none of ours."""
+        """Answers that must never be given, whatever happens: a debugger's pages, or others that are not ours."""
         self._sent: dict[str, str] = {}
         self._over = threading.Event()
         self._decider: threading.Thread | None = None
@@ -41,7 +41,7 @@ class Outside:
     # --- Starting runs -------------------------------------------------------------------------
 
     def start(self, *replies: dict[str, Any], agent: str = "shop", item: str = "") -> uuid.UUID:
-        """Start a run, and go on asking until it is acknowledged. Without replies: one of every kind of call."""
+        """Start a run, and keep asking until it is acknowledged. Without replies: one of every kind of call."""
         script = [*replies] or of_every_kind(item or uuid.uuid4().hex[:8])
         body = {"agent": agent, "input": "See to it.", "script": script}
         return uuid.UUID(self.insist("sam", "/runs", body, key=uuid.uuid4().hex)["id"])
@@ -53,7 +53,7 @@ class Outside:
     # --- Deciding ------------------------------------------------------------------------------
 
     def decide_everything(self) -> None:
-        """Approve whatever shows up, in a thread, until told to stop."""
+        """Approve whatever turns up, in a thread, until told to stop."""
         if self._decider is None:
             self._over.clear()
             self._decider = threading.Thread(target=self._decide, daemon=True)
@@ -66,7 +66,7 @@ class Outside:
             self._decider = None
 
     def approve(self, approval: dict[str, Any]) -> None:
-        """Send one decision until it is answered, under the one id it was given first."""
+        """Send one decision, with the same id each time, until it is answered."""
         decision = self._sent.setdefault(approval["id"], str(uuid.uuid4()))
         body = {
             "decision_id": decision,
@@ -85,7 +85,7 @@ class Outside:
                     found += 1
                     self.approve(approval)
             except Refused as refused:
-                if refused.status not in (404, 409):  # somebody was first, or it is asked anew
+                if refused.status not in (404, 409):  # somebody was first, or it is asked again
                     self.failures.append(f"deciding: {refused}")
             except Away:
                 found = 0
@@ -105,7 +105,7 @@ class Outside:
                 time.sleep(BETWEEN_SECONDS)
 
     def ask(self, who: str, path: str, body: Any = None, key: str = "", within: float = 30) -> Any:
-        """Ask once. Raises Away where nobody answers or says that it cannot now, Refused where the answer is no."""
+        """Ask once. Raises Away if nobody answers or the answer is "not now", Refused if the answer is no."""
         headers = {"Authorization": f"Bearer {self._tokens[who]}", "Content-Type": "application/json"}
         headers |= {"Idempotency-Key": key} if key else {}
         data = json.dumps(body).encode() if body is not None else None
@@ -124,11 +124,11 @@ class Outside:
 
 
 class Away(Exception):
-    """Nobody answers, or says that it cannot now."""
+    """Nobody answers, or the answer is "not now"."""
 
 
 def of_every_kind(item: str) -> list[dict[str, Any]]:
-    """Two reads, a write that a rule lets happen, two that people are asked about, an answer."""
+    """Two reads, a write that a rule allows, two that people are asked about, an answer."""
     return [
         calls(call("look-1", "read_order", item=item), call("look-2", "read_order", item=f"{item}-policy")),
         calls(call("draft", "draft", item=item)),

@@ -1,7 +1,7 @@
-"""A model's provider and a service with tools, on one address, that do wrong what they are asked to do wrong.
+"""A model's provider and a service with tools, on one address, that fail in the way they are asked to.
 
-What a request says decides how it is answered, so that many can be tried at once: one that names `hang` is never
-answered, and so on. Each request is kept, since what it asks for has happened, however it is answered.
+The content of a request decides how it is answered, so that many can be tried at once: one that names `hang` is never
+answered, and so on. Every request is kept, since what it asks for has happened, however it is answered.
 """
 
 import threading
@@ -30,7 +30,7 @@ class _Server(ThreadingHTTPServer):
 
 
 class Peer:
-    """`stream` is what a model says where nothing goes wrong, in its provider's events."""
+    """`stream` is what a model says if nothing goes wrong, in its provider's events."""
 
     def __init__(self, stream: Iterable[bytes]) -> None:
         self.asked: list[str] = []
@@ -47,7 +47,7 @@ class Peer:
                 peer.asked.append(asked)
                 wrong = next((each for each in WRONGS if f"please-{each}" in asked), "")
                 self.close_connection = True
-                with suppress(OSError):  # whoever asked may have heard enough
+                with suppress(OSError):  # the client may have read enough
                     self._answer(wrong, *(model if "/chat/" in self.path else tool))
 
             do_GET = do_POST
@@ -60,7 +60,7 @@ class Peer:
                     self.wfile.write(b"\x00\xff" * 400 + b"\r\n\r\n")
                     return
                 content = b"<html>{]" if wrong == "nonsense" else content
-                if wrong == "huge":  # in the first text that is said, or in another field
+                if wrong == "huge":  # in the first text of the answer, or in another field
                     said = b'"content": "' if b'"content": "' in content else b'{"'
                     content = content.replace(said, said + HUGE, 1)
                 self.send_response(500 if wrong == "error" else 200)

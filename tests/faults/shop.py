@@ -1,6 +1,6 @@
 """What the agent of the fault tests can do: look, draft, wire. Each call is a line in the world, with its run and call.
 
-What it does to the world takes a moment on either side, as it does elsewhere: a worker may be killed in it.
+A call takes a moment before and after its effect, as it does elsewhere: a worker may be killed in that moment.
 """
 
 import fcntl
@@ -84,7 +84,7 @@ def _other_side() -> Iterator[None]:
 
 
 def is_waiting(item: str) -> bool:
-    """Whether a slow call has taken effect and waits at its gate: it holds nothing that others need."""
+    """Whether a slow call has taken effect and waits at its gate, holding nothing that others need."""
     return Path(f"{gate(item)}.reached").exists()
 
 

@@ -1,7 +1,6 @@
-"""The product as it runs in production, on servers of the tests' own: they are stopped, cut, filled and started again.
+"""The product as it runs in production, on servers of the tests' own: they are stopped, cut, filled and restarted.
 
-Nothing here touches the PostgreSQL and Redis that other tests share. What is durable is durable here: commits wait for
-the disk.
+Nothing here touches the PostgreSQL and Redis that other tests share. Commits really wait for the disk.
 """
 
 import json
@@ -38,12 +37,12 @@ SHOP = "tests.faults.shop"
 DATABASE = "shop"
 # With its own defaults: fsync and synchronous_commit are on.
 SETTINGS = {"listen_addresses": "127.0.0.1", "max_connections": "100"}
-# How much of the full form is done: FAULTS=full, or a share of it as in FAULTS=0.3. Else the shortened form.
+# How much of the full form to run: FAULTS=full, or a share of it as in FAULTS=0.3. By default the shortened form.
 SHARE = float(os.environ.get("FAULTS", "0").replace("full", "1"))
 
 
 def times(shortened: int, full: int) -> int:
-    """How often something is done in the shortened form, and in the full one."""
+    """How often to do something: in the shortened form, and in the full one."""
     return max(shortened, round(full * SHARE))
 
 
@@ -59,7 +58,7 @@ class Stage:
         return self.folder / "world.jsonl"
 
     def statement(self, text: str, *values: Any, database: str = DATABASE) -> list[Any]:
-        """What an administrator of the database does beside everybody. One who outranks every limit."""
+        """What a database administrator does on the side, exempt from every limit."""
         with psycopg.connect(self.postgres.url(database), autocommit=True, connect_timeout=10) as connection:
             found = connection.execute(text.encode(), list(values) or None)
             return found.fetchall() if found.description else []
@@ -75,7 +74,7 @@ def staged(folder: Path) -> Iterator[Stage]:
         broker.start()
         with psycopg.connect(postgres.url("postgres"), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {DATABASE}")
-            # Who works in it is nobody special: what an administrator does not let them do is not done.
+            # The product's role has no special rights, so that what an administrator forbids it stays forbidden.
             connection.execute("CREATE ROLE product LOGIN")
             connection.execute(f"ALTER DATABASE {DATABASE} OWNER TO product")
         made = Stage(folder, postgres, broker, {})
@@ -89,12 +88,12 @@ def staged(folder: Path) -> Iterator[Stage]:
 
 @contextmanager
 def connected(stage: Stage) -> Iterator[None]:
-    """This process works in the database of the stage meanwhile, with one plain connection a thread."""
+    """Meanwhile this process works in the stage's database, with one plain connection per thread."""
     before, had = connections.settings["default"], connections["default"]
     options, wanted = os.environ.get("PGOPTIONS"), {"TOOL_MODULES": settings.TOOL_MODULES}
     mine: Any = database(stage.postgres.url(DATABASE, "product"))
     mine["OPTIONS"] = {}
-    os.environ["PGOPTIONS"] = ""  # where other tests let the disk come later
+    os.environ["PGOPTIONS"] = ""  # other tests set it so that commits do not wait for the disk
     settings.TOOL_MODULES = [SHOP]
     os.environ["WORLD"] = str(stage.world)
     connections.settings["default"] = connections.configure_settings({"default": mine})["default"]
@@ -112,7 +111,7 @@ def connected(stage: Stage) -> Iterator[None]:
 
 
 def furnish() -> dict[str, str]:
-    """Tables, tools, an agent, a rule, and the tokens of somebody who starts runs and somebody who decides."""
+    """Tables, tools, an agent, a rule, and the tokens of a person who starts runs and one who decides."""
     call_command("migrate", verbosity=0, interactive=False)
     call_command("sync_tools", stdout=StringIO())
     ensure_roles()
@@ -134,7 +133,7 @@ def furnish() -> dict[str, str]:
 class Stack:
     """Web server, workers and beat as processes. `people` start runs and decide through the API.
 
-    `own` are variables of single processes: of the web server, then of each worker.
+    `own` holds variables of single processes: of the web server, then of each worker.
     """
 
     def __init__(
@@ -160,7 +159,7 @@ class Stack:
         return self._processes.logged(words)
 
     def renew(self) -> None:
-        """Start whatever has ended."""
+        """Start every process that has ended."""
         workers = zip(self.workers, self._own[1:], strict=True)
         self.workers = [each if each.poll() is None else self.worker(**own) for each, own in workers]
         if self.beat.poll() is not None:
@@ -187,15 +186,15 @@ class Stack:
         return status, {problem["code"] for problem in said["problems"]}
 
     def says(self, code: str) -> None:
-        """Wait until the product says that this is wrong."""
+        """Wait until the product reports this problem."""
         until(lambda: code in self.readiness()[1], f"/readyz/ to say {code}")
 
     def is_well(self) -> None:
-        """Wait until nothing is wrong any more."""
+        """Wait until it reports no problem any more."""
         until(lambda: self.readiness() == (200, set()), "/readyz/ to say that nothing is wrong")
 
     def standing(self) -> str:
-        """How runs and processes stand, for whoever reads of a failure."""
+        """The state of runs and processes, for the report of a failure."""
         states = "SELECT state, waiting_for, wake_at - now(), lease_until - now(), now() - updated_at, count(*)"
         try:
             runs = self.stage.statement(f"{states} FROM agentapp_run WHERE finished_at IS NULL GROUP BY 1, 2, 3, 4, 5")
@@ -237,7 +236,7 @@ def eventually(seen: Callable[[], object], what: str) -> None:
 
 
 def holds(seen: Callable[[], object]) -> bool:
-    """Whether something holds. False while the database is away; then it is asked again by another connection."""
+    """Whether something holds. False while the database is away; the next try uses another connection."""
     try:
         return bool(seen())
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Redis goes, forgets, fills up, hangs and locks everybody out; messages come twice, in any order, an hour late."""
+"""Redis goes away, fills up, hangs and locks everybody out; messages come twice, in any order, an hour late."""
 
 import base64
 import json
@@ -53,7 +53,7 @@ def held(stage: Stage) -> Iterator[None]:
 
 @contextmanager
 def locked(stage: Stage) -> Iterator[None]:
-    """Its password is another now."""
+    """Its password has changed."""
     with stage.redis.client() as client:
         client.config_set("requirepass", "another")
         _cut(client)
@@ -66,7 +66,7 @@ def locked(stage: Stage) -> Iterator[None]:
 
 @contextmanager
 def full(stage: Stage) -> Iterator[None]:
-    """Its memory is, and it evicts nothing."""
+    """Its memory is full, and it evicts nothing."""
     with stage.redis.client() as client:
         client.config_set("maxmemory", 1)
         try:
@@ -142,11 +142,11 @@ def test_messages_that_come_twice_in_any_order_and_an_hour_late_change_nothing(s
     assert conclude(run_ids).states == {Run.State.SUCCEEDED: len(run_ids)}
     done = _all_there_is(run_ids)
     assert len(every) >= 2 * len(run_ids)
-    # As if an hour had gone by: they came out of a backup, or of a partition.
+    # As if an hour late: from a backup, or from the other side of a partition.
     with stack.stage.redis.client() as client:
         client.lpush(stack.queue, *every)
         until(lambda: client.llen(stack.queue) == 0, "the late messages to be taken")
-    conclude(stack.people.start_many(1))  # whoever took them has taken this one later
+    conclude(stack.people.start_many(1))  # the worker that took them takes this one after them
     assert _all_there_is(run_ids) == done
 
 
@@ -207,7 +207,7 @@ def _message(task: str, *arguments: str) -> str:
 
 
 def _double_and_shuffle(stack: Stack, drawn: random.Random) -> list[bytes]:
-    """Every message that waits, three times, in any order. Returns each once."""
+    """Put every waiting message back three times, in any order. Returns each that drives a run, once."""
     with stack.stage.redis.client() as client:
         # A list for each priority.
         lists = [key for key in client.scan_iter(f"{stack.queue}*") if client.type(key) == b"list"]

@@ -1,4 +1,4 @@
-"""The clocks of processes are ten minutes off, both ways at once: what is due when, the database's clock says."""
+"""Processes' clocks are ten minutes off, in both directions at once: the database's clock decides what is due when."""
 
 import shutil
 import subprocess
@@ -27,7 +27,7 @@ OFF = {"ahead": "600", "behind": "-600"}
 
 
 def built(folder: Path) -> str:
-    """What shows a process another time, made of the C file beside this one."""
+    """The library that shows a process another time, built from the C file in this folder."""
     compiler = shutil.which("cc")
     if compiler is None:
         not_run("clocks that are off need a C compiler (cc)")
@@ -54,16 +54,16 @@ def kept_stack(
 
 def test_what_is_done_is_done_once_and_it_is_said_that_a_clock_is_off(stack: Stack, conclude) -> None:
     stack.says("clock")
-    began = timezone.now()  # the clock of the tests is right
+    began = timezone.now()  # the tests' clock is right
     runs = stack.people.start_many(times(6, 60))
     assert conclude(runs).states == {Run.State.SUCCEEDED: times(6, 60)}
-    # Webhooks, pages and people who are asked again go by the times of events.
+    # Webhooks, pages and reminders to people go by the times of events.
     told = Event.objects.filter(run_id__in=runs)
     assert not told.filter(Q(at__lt=began - timedelta(seconds=5)) | Q(at__gt=Now() + timedelta(seconds=5))).exists()
 
 
 def test_a_lease_is_not_over_before_the_database_says_so(stack: Stack, conclude) -> None:
-    """A call is longer than the lease of its run; to the other worker's clock it was over long ago."""
+    """A call takes longer than its run's lease; by the other worker's clock it was over long ago."""
     item = f"clock-{stack.queue}"
     run_id = stack.people.start(*wiring("wire_slowly", item))
     stack.people.decide_everything()
@@ -77,7 +77,7 @@ def test_a_lease_is_not_over_before_the_database_says_so(stack: Stack, conclude)
 
 
 def test_a_request_expires_when_the_database_says_so(stack: Stack) -> None:
-    """One that has five minutes yet, and one whose time was over a second ago."""
+    """One has five minutes left, the other's time was over a second ago."""
     stays, goes = (stack.people.start(*wiring("wire", name)) for name in ("stays", "goes"))
     pending = Approval.objects.filter(state="pending")
     until(lambda: pending.filter(run_id__in=[stays, goes]).count() == 2, "people to be asked")

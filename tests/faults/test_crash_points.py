@@ -1,7 +1,7 @@
-"""A worker killed at any line leaves a run that finishes or is shown to a person; nothing runs twice.
+"""If a worker is killed at any line, its run finishes or is shown to a person; nothing runs twice.
 
-Each test kills a real process at one point and lets another worker take over. What happened to the
-world is read from the world, not from the database.
+Each test kills a real process at one point and lets another worker take over. What happened to the world is read from
+the world, not from the database.
 """
 
 import json
@@ -41,7 +41,7 @@ def world(tmp_path, monkeypatch, clerk, settings):
 
 @pytest.fixture(scope="module")
 def dying(django_db_setup) -> Iterator["subprocess.Popen[str]"]:
-    """What starts processes that are to die, once it has loaded what they need."""
+    """Starts processes that are to die, once it has loaded what they need."""
     database = connection.settings_dict
     url = (
         f"sqlite:///{database['NAME']}"
@@ -66,7 +66,7 @@ def dying(django_db_setup) -> Iterator["subprocess.Popen[str]"]:
 
 @pytest.fixture
 def die(dying, tmp_path):
-    """Have a process do something and die at a point, and see that it did."""
+    """Have a process do something and die at a point, and check that it did."""
 
     def die(point: str, what: str, subject: object) -> None:
         log = tmp_path / "dying.log"
@@ -80,7 +80,7 @@ def die(dying, tmp_path):
 
 
 def take_over(run: Run) -> Run:
-    """What happens next: the lease of the dead worker runs out, a sweep finds the run, a worker drives it."""
+    """What happens next: the dead worker's lease expires, a sweep finds the run, a worker drives it."""
     Run.objects.filter(pk=run.pk, state="running").update(lease_until=timezone.now() - timedelta(seconds=1))
     for _ in range(3):
         if run.pk not in sweep():

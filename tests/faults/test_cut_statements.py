@@ -1,6 +1,6 @@
 """The connection to the database is cut at each statement of a run, one after the other, and at each commit.
 
-In this process, so that not one is left out: whatever is cut, the promises hold when a sweep has found the run.
+This happens in the tests' process, so that none is left out: whatever is cut, the promises hold after a sweep.
 """
 
 import uuid
@@ -39,7 +39,7 @@ class Cutter:
     at: int = 0
     how: str = ""
     statements: list[bool] = field(default_factory=list)
-    """Whether each began a transaction, or was one by itself."""
+    """Whether each began a transaction, or was one on its own."""
     commits: int = 0
     was_cut: bool = False
     _is_open: bool = False
@@ -79,7 +79,7 @@ class Cutter:
 
 
 def one_run(stage: Stage, cutter: Cutter) -> Run:
-    """Start a run, drive it, decide, drive it on, with one cut on the way; then as a sweep and another worker do."""
+    """Start a run, drive it, decide, drive it on, with one cut on the way; then do as a sweep and another worker do."""
     sam, dana = User.objects.get(username="sam"), User.objects.get(username="dana")
     started: list[uuid.UUID] = []
     key, decisions = uuid.uuid4().hex, {}
@@ -105,7 +105,7 @@ def one_run(stage: Stage, cutter: Cutter) -> Run:
         with cutter.at_work():
             for what in (start, drive, decide, drive):
                 _try(what)
-        _try(start)  # whoever was not answered asks again, with the same key
+        _try(start)  # a client that got no answer asks again, with the same key
         for _ in range(6):
             Run.objects.filter(pk__in=started, state="running").update(lease_until=timezone.now() - timedelta(1))
             if set(started) & set(sweep()):
@@ -136,8 +136,8 @@ def quick(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
 
 @pytest.mark.parametrize("how", ["after", "before", "unanswered"])
 def test_a_connection_that_is_cut_at_any_statement_of_a_run_breaks_no_promise(stage: Stage, quick, how: str) -> None:
-    """After each statement, so that its transaction is lost; before each that begins one, so that the last is kept; and
-    when a commit was made and nobody is told.
+    """After each statement, so that its transaction is lost; before each that begins one, so that the previous one is
+    kept; and when a commit was made but not acknowledged.
     """
     recorded = Cutter(stage)
     assert one_run(stage, recorded).state == Run.State.SUCCEEDED
@@ -147,7 +147,7 @@ def test_a_connection_that_is_cut_at_any_statement_of_a_run_breaks_no_promise(st
     elif how == "unanswered":
         places = range(1, recorded.commits + 1)
     states = [_cut_at(stage, at, how) for at in places for _ in range(times(1, 3))]
-    # Where it was cut between calls it goes on by itself; it is shown to a person only where it was cut in one.
+    # A run cut between calls goes on by itself; it is shown to a person only if it was cut during one.
     assert states.count(Run.State.SUCCEEDED) > len(states) / 2
     assert set(states) <= {Run.State.SUCCEEDED, Run.State.WAITING}
     print(f"{len(states)} cuts {how}: {states.count(Run.State.WAITING)} outcomes unknown")

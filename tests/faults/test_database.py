@@ -1,4 +1,4 @@
-"""PostgreSQL crashes, cuts everybody off, takes no changes, no connections, no bytes, or keeps a table to itself."""
+"""PostgreSQL crashes, cuts everybody off, accepts no changes, no connections or no bytes, or has a table locked."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -54,7 +54,7 @@ def read_only(stage: Stage) -> Iterator[None]:
     try:
         yield
     finally:
-        # Whoever undoes it has a connection that takes no changes either.
+        # This database makes the connection that undoes it read-only too, so use another.
         stage.statement(f"ALTER DATABASE {DATABASE} RESET default_transaction_read_only", database="postgres")
         cut(stage)
 
@@ -117,7 +117,7 @@ def test_a_table_that_somebody_else_holds_makes_everybody_wait_and_loses_nothing
     with psycopg.connect(stack.stage.postgres.url(DATABASE)) as connection:
         connection.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
         waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND usename = 'product'"
-        # Longer than a lease, so that what waits finds that it may have lost its run.
+        # Longer than a lease, so that the waiting workers find that they may have lost their runs.
         until(lambda: stack.stage.statement(waits) > [(2,)], "several to wait for the table")
         connection.execute("SELECT pg_sleep(%s)", [times(5, 60)])
     conclude(run_ids, faults=8)
@@ -126,7 +126,7 @@ def test_a_table_that_somebody_else_holds_makes_everybody_wait_and_loses_nothing
 
 @pytest.mark.parametrize("table", ["approvals_event", "agentapp_step", "approvals_decision"])
 def test_a_full_disk_stops_what_is_under_way_and_loses_nothing(stack: Stack, conclude, table: str) -> None:
-    """So that nothing more can be added to one table; each is where another part of a run is written."""
+    """Nothing can be added to one table; each is where another part of a run is written."""
     stack.people.decide_everything()
     with _under_way():
         run_ids = stack.people.start_many(2)
@@ -142,12 +142,12 @@ def test_a_full_disk_stops_what_is_under_way_and_loses_nothing(stack: Stack, con
 
 @contextmanager
 def _under_way() -> Iterator[None]:
-    """Start something, and wait until a worker has got on with it: that may be before all of it is acknowledged."""
+    """Start something, and wait until a worker has made progress: that may be before all of it is acknowledged."""
     before = len(effects())
     yield
     until(lambda: len(effects()) > before, "a worker to get on with something")
 
 
 def _nothing_left(run_ids) -> bool:
-    """Whether no worker has anything to do about them any more: what nobody knows is for people. Cut off: not yet."""
+    """Whether no worker has anything left to do for these runs: unknown outcomes are for people. Database away: no."""
     return holds(lambda: ended(run_ids))

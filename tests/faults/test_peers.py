@@ -1,4 +1,4 @@
-"""Models and tools elsewhere hang, trickle, break off, answer with garbage, nonsense, errors or far too much."""
+"""Models and tools elsewhere hang, trickle, break off, or answer with garbage, nonsense, errors or far too much."""
 
 import ipaddress
 import json
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.faults
 
 OPENAI = DIALECTS["openai"]
 TIMEOUT_SECONDS = 2
-# What a server says though it was asked and may have acted. An error is an answer: it says that it failed.
+# Answers of a server that was asked and may have acted. An error is an answer: it says that the call failed.
 LEAVES_UNKNOWN = ("hang", "trickle", "cut", "garbage", "error")
 
 
@@ -39,7 +39,7 @@ def kept_stack(stage: Stage, peer: Peer, tmp_path_factory: pytest.TempPathFactor
         "OUTBOUND_NETWORKS": "127.0.0.0/24",
         "MODEL_TIMEOUT_SECONDS": str(TIMEOUT_SECONDS),
         "MODEL_ATTEMPTS": "2",
-        # What breakers do is another test's: here the next run must find the peer open.
+        # Breakers have tests of their own: here the next run must reach the peer.
         "BREAKER_THRESHOLD": "1000",
         OPENAI.key_variable: KEY,
         OPENAI.url_variable: peer.url + OPENAI.url_path,
@@ -56,7 +56,7 @@ def kept_stack(stage: Stage, peer: Peer, tmp_path_factory: pytest.TempPathFactor
 
 
 def furnish(peer: Peer) -> None:
-    """An agent that thinks, and one that follows a script and has the bank's tools."""
+    """An agent that asks the model, and one that follows a script and has the bank's tools."""
     configuration.save(Agent(name="thinker", driver="tool_calling", model=OPENAI.model), ledger.SYSTEM)
     planned = planning.plan(Given(json.dumps(DOCUMENT), name="bank", location=peer.url))
     writing.write(planned, {one.key: one.choice for one in planned.proposed}, ledger.SYSTEM)

@@ -1,4 +1,4 @@
-"""The judge of the other tests of faults sees what is wrong: each promise is broken by hand here, and it says so."""
+"""The judge of the other fault tests notices problems: each promise is broken by hand here, and it reports so."""
 
 import uuid
 

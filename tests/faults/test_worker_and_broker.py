@@ -1,4 +1,4 @@
-"""A worker whose Redis is started anew, hangs or cuts it off goes on by itself when Redis is back."""
+"""A worker whose Redis restarts, hangs or cuts it off goes on by itself when Redis is back."""
 
 import base64
 import json
@@ -32,7 +32,7 @@ def own(tmp_path: Path) -> Iterator[OwnRedis]:
 
 @pytest.fixture
 def works(own: OwnRedis, tmp_path: Path) -> Iterator[Callable[[], None]]:
-    """`works()`: a worker of that Redis does what it is told. It is told once, and no beat says it again."""
+    """`works()`: a worker on that Redis does what it is told. It is told once, and no beat repeats it."""
     processes = Processes(tmp_path, REDIS_URL=own.url)
     processes.worker()
     app = Celery("test", broker=own.url, set_as_current=False)
@@ -40,7 +40,7 @@ def works(own: OwnRedis, tmp_path: Path) -> Iterator[Callable[[], None]]:
     app.conf.task_default_queue = processes.queue
 
     def works() -> None:
-        # One that has just been done is not done again.
+        # A sweep that has just been done is not done again.
         Heartbeat.objects.update(at=Now() - timedelta(minutes=1))
         before = swept_at()
         app.send_task(SWEEP)
@@ -106,7 +106,7 @@ def test_beat_goes_round_and_notes_it_whether_or_not_its_redis_is_there(own: Own
 
 
 class _Canary:
-    """Opened as a pickle, it writes a file."""
+    """If unpickled, it writes a file."""
 
     def __init__(self, path: str) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""Processes are killed, held and asked to end, again and again, while runs go on."""
+"""Processes are killed, frozen and asked to end, again and again, while runs go on."""
 
 import os
 import random
@@ -45,8 +45,8 @@ def test_workers_that_are_killed_again_and_again_lose_no_run_and_pay_nothing_twi
     drawn, run_ids = random.Random(1), []
     stack.people.decide_everything()
     for kill in range(KILLS):
-        # New runs come as long as workers die, so that there is always something to die in; not so many that what is
-        # measured in the end is how long they queue.
+        # New runs arrive as long as workers die, so that they always die with work in hand. There are not so many that
+        # the test ends up measuring how long they queue.
         until(lambda: unfinished(run_ids) <= MOST_UNFINISHED, "runs to be done")
         before = progress()
         run_ids += stack.people.start_many(RUNS * (kill + 1) // KILLS - len(run_ids))
@@ -61,7 +61,7 @@ def test_workers_that_are_killed_again_and_again_lose_no_run_and_pay_nothing_twi
 
 
 def test_whatever_is_killed_between_two_decisions_is_found_again(stack: Stack, conclude) -> None:
-    """Beat, web server, and everything at once."""
+    """Beat, web server, and all processes at once."""
     run_ids, numbers = [], count()
     stack.people.decide_everything()
     for killed in (["beat"], ["web"], ["beat", "web", "workers"]) * times(1, 10):
@@ -80,7 +80,7 @@ def test_whatever_is_killed_between_two_decisions_is_found_again(stack: Stack, c
 
 def test_without_beat_it_is_said_that_nothing_looks_after_what_is_overdue(stack: Stack, conclude) -> None:
     stack.end(stack.beat)
-    # As if a minute had gone by since.
+    # As if a minute had passed since.
     stack.stage.statement("UPDATE agentapp_heartbeat SET at = at - interval '2 minutes'")
     stack.says("not_swept")
     stack.renew()
@@ -90,7 +90,7 @@ def test_without_beat_it_is_said_that_nothing_looks_after_what_is_overdue(stack:
 
 @pytest.mark.parametrize(("tool", "then"), [("wire_slowly", "shown"), ("wire_once_slowly", "repeated")])
 def test_a_worker_that_is_held_past_its_lease_and_comes_back_changes_nothing(stack, conclude, tool, then) -> None:
-    """It is a zombie: another has taken over, and its answer comes late."""
+    """It is a zombie: another worker has taken over, and its answer comes late."""
     for number in range(times(1, 10)):
         item = f"{tool}-{number}"
         run_id = stack.people.start(*wiring(tool, item))
@@ -128,7 +128,7 @@ def test_a_worker_that_is_asked_to_end_lets_its_call_finish_and_begins_no_other_
     for worker in stack.workers:
         assert worker.wait(30) == 0
     assert call_of(run_id).result_status == "ok"
-    assert Run.objects.get(pk=run_id).state == Run.State.QUEUED  # at once, and not when its lease has run out
+    assert Run.objects.get(pk=run_id).state == Run.State.QUEUED  # at once, without waiting for its lease to expire
     stack.renew()
     assert conclude([run_id]).unknown == 0
     assert happened(run_id, "wire_slowly") == 1

@@ -1,6 +1,6 @@
-"""What became of runs, judged from outside: what the world saw, against the rows and the ledger.
+"""What became of runs, judged from outside: what the world saw, compared with the rows and the ledger.
 
-Asked after a fault. It says in sentences what a promise was broken by, and knows nothing of the code that kept it.
+Used after a fault. It says in sentences how a promise was broken, and knows nothing of the code that kept it.
 """
 
 import uuid
@@ -21,14 +21,14 @@ from approvals.models import Approval, Decision, Event
 READS = ("read_order",)
 AUTHORITIES = ("rule:", "grant:")
 DECIDED = ("approval.approved", "approval.rejected", "approval.responded")
-# In which order the ledger tells what became of a call.
+# The order in which the ledger records what became of a call.
 RANKS = {"proposed": 0, "started": 1, "completed": 2}
 SHOWN_BY = {"approval": ToolExecution.State.WAITING, "outcome": ToolExecution.State.OUTCOME_UNKNOWN}
 
 
 @dataclass
 class Verdict:
-    """`states`: how many runs are in each; `unknown`: how many calls nobody knows the outcome of."""
+    """`states`: how many runs are in each; `unknown`: how many calls have an unknown outcome."""
 
     states: Counter[str] = field(default_factory=Counter)
     unknown: int = 0
@@ -46,8 +46,8 @@ def judge(
     faults: int = 0,
     acknowledged: Collection[uuid.UUID] = (),
 ) -> Verdict:
-    """`faults`: how many calls may have been cut in the middle. `acknowledged`: decisions that somebody was told are
-    taken.
+    """`faults`: how many calls may have been cut in the middle. `acknowledged`: decisions a client was told
+    are taken.
     """
     verdict = Verdict()
     runs = list(Run.objects.filter(pk__in=run_ids))
@@ -70,38 +70,38 @@ def judge(
 
 
 def at_rest(run_ids: Collection[uuid.UUID]) -> bool:
-    """Whether every run has ended, waits for a person, or shows a call that nobody knows about."""
+    """Whether every run has ended, waits for a person, or shows a call whose outcome is unknown."""
     resting = Q(state__in=Run.FINAL) | _shown("outcome", "approval")
     return Run.objects.filter(resting, pk__in=run_ids).count() == len(set(run_ids))
 
 
 def ended(run_ids: Collection[uuid.UUID]) -> bool:
-    """The same without those that wait for somebody to decide."""
+    """The same, but without runs that wait for a decision."""
     return unfinished(run_ids) == 0
 
 
 def unfinished(run_ids: Collection[uuid.UUID]) -> int:
-    """How many have neither ended nor show a call that nobody knows about."""
+    """How many have neither ended nor show a call whose outcome is unknown."""
     resting = Q(state__in=Run.FINAL) | _shown("outcome")
     return len(set(run_ids)) - Run.objects.filter(resting, pk__in=run_ids).count()
 
 
 def _shown(*waiting_for: str) -> Q:
-    """Runs that wait for a person. One that is due goes on by itself: its call has answered late, for instance."""
+    """Runs that wait for a person. A run that is due goes on by itself, such as after a late answer."""
     rests = Q(wake_at__isnull=True) | Q(wake_at__gt=Now())
     return Q(state=Run.State.WAITING, waiting_for__in=waiting_for) & rests
 
 
 @contextmanager
 def one_view() -> Iterator[None]:
-    """All that is read meanwhile is read as of one moment, while workers go on."""
+    """Everything read inside is read as of one moment, while workers go on."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         yield
 
 
 def _lost(runs: Sequence[Run], calls: Sequence[ToolExecution]) -> Iterator[str]:
-    """Nobody may have to know of a run by heart: it ended well, or somebody is shown what to do about it."""
+    """No run may depend on somebody remembering it: it ended well, or the console shows what to do about it."""
     shown = {(call.run_id, call.state) for call in calls}
     for run in runs:
         if run.state == Run.State.WAITING and run.waiting_for in SHOWN_BY:
@@ -114,7 +114,7 @@ def _lost(runs: Sequence[Run], calls: Sequence[ToolExecution]) -> Iterator[str]:
 
 
 def _of_effects(calls: Sequence[ToolExecution], effects: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Nothing happened twice, nothing without leave, nothing to other arguments; what is said to have happened has."""
+    """Nothing happened twice, without permission or with other arguments; and what is recorded as done was done."""
     acts = [effect for effect in effects if effect["what"] not in READS]
     counted = Counter((effect["run"], effect["call"]) for effect in acts)
     by_place = {(str(call.run_id), call.call_id): call for call in calls}
@@ -140,7 +140,7 @@ def _of_effects(calls: Sequence[ToolExecution], effects: Sequence[dict[str, Any]
 
 
 def _of_approvals(run_ids: Collection[uuid.UUID], acknowledged: Collection[uuid.UUID]) -> Iterator[str]:
-    """What somebody was told is decided is decided, once, and lets one call run once."""
+    """A decision that a client was told of is taken, once, and lets one call run once."""
     kept = set(Decision.objects.filter(pk__in=acknowledged).values_list("pk", flat=True))
     for key in set(acknowledged) - kept:
         yield f"decision {key} was acknowledged and is lost"

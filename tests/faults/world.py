@@ -1,4 +1,4 @@
-"""A world outside the database: a file that keeps what really happened, and tools that act on it.
+"""A world outside the database: a file that records what really happened, and tools that act on it.
 
 A worker can be killed at any line; what it did to the world stays. The tools die where CRASH_AT says.
 """

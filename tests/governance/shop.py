@@ -1,4 +1,4 @@
-"""A shop whose tools note, beside what they did, how the world stood at that moment."""
+"""A shop whose tools record what they did and the state of the world at that moment."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -8,7 +8,7 @@ from agentapp.tools.base import ToolContext, tool
 
 @dataclass(frozen=True)
 class Allowed:
-    """What somebody allows for a while: refunds up to an amount, by the tool of a version, so often at most."""
+    """What a grant allows: refunds up to an amount, with one version of the tool, at most this many times."""
 
     maker: str
     most: int
@@ -18,23 +18,23 @@ class Allowed:
 
 @dataclass(frozen=True)
 class World:
-    """What the machine has made of the world: who may decide what, how tools and balances stand."""
+    """What the machine has made of the world: who may decide what, and the state of tools and balances."""
 
     groups: dict[str, frozenset[str]] = field(default_factory=dict)
     active: frozenset[str] = frozenset()
     versions: dict[str, str] = field(default_factory=dict)
     balance: int = 100
     lent: frozenset[tuple[str, str, str]] = frozenset()
-    """Who has lent to whom the right to decide for which group."""
+    """Who has delegated to whom the right to decide for which group."""
     widened: frozenset[str] = frozenset()
-    """Requests about which Managers may decide as well, because nobody decided."""
+    """Requests that Managers may decide as well, because nobody decided."""
     allowed: dict[str, "Allowed"] = field(default_factory=dict)
-    """By the reference of a grant what it allows. One that was revoked or is over is not among them."""
+    """What each grant allows, by its reference. Revoked and expired grants are not included."""
 
 
 @dataclass(frozen=True)
 class Effect:
-    """One thing a tool did: with which arguments, under which key, and in which world."""
+    """One thing a tool did: its arguments, its key, and the world it happened in."""
 
     tool: str
     arguments: dict[str, Any]

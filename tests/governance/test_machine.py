@@ -1,6 +1,6 @@
 """Several people, runs, groups and changes of the world in any order: the promises hold after every step.
 
-What happened is read from the tools. Who was allowed to decide is kept by the machine itself, not asked of the product.
+The tools say what happened. The machine itself keeps who was allowed to decide, and does not ask the product.
 """
 
 import uuid
@@ -46,7 +46,7 @@ decisions = st.sampled_from(["approve"] * 6 + ["edit", "reject", "respond"])
 
 
 def a_plan_of_two(arguments):
-    """A script that plans two refunds and makes both; between them it makes one that asks, while the world moves."""
+    """A script that plans two refunds and makes both; in between, a refund that asks, while the world moves."""
     first, other, second = (planned("refund", **arguments | {"account": arguments["account"] + of}) for of in "abc")
     then = [calls(made("a", first)), calls(made("b", other)), calls(made("c", second))]
     return [a_plan(first, second), *then, says("done")]
@@ -54,7 +54,7 @@ def a_plan_of_two(arguments):
 
 class Governing(RuleBasedStateMachine):
     steps = 0
-    """Of all stories together."""
+    """Over all stories."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class Governing(RuleBasedStateMachine):
         self.hits: Counter[str] = Counter()
         self.run_ids: list[uuid.UUID] = []
         self.standing: dict[uuid.UUID, dict[str, tuple[str, str]]] = {}
-        """By request who has decided what, and whose right they used; as far as it stands."""
+        """By request: who has decided what, and whose right they used, as far as it counts."""
 
     def teardown(self) -> None:
         transaction.set_rollback(True)
@@ -156,7 +156,13 @@ class Governing(RuleBasedStateMachine):
         except actions.Refused:
             return
         standing = self.standing[request.pk]
-        if standing.pop(who)[0] == "edit":
+        kind, _ = standing.pop(who)
+        request.refresh_from_db(fields=["state"])
+        # If others have ended the request, it stays ended, by what they said and nothing else.
+        ended_by = {"rejected": "reject", "responded": "respond"}.get(request.state)
+        if ended_by is not None:
+            assert ended_by in {kind for kind, _ in standing.values()}
+        elif kind == "edit":
             self.forget_approvals(standing)
 
     def ask(self, who, which):
@@ -296,7 +302,7 @@ class Governing(RuleBasedStateMachine):
 
     @invariant()
     def the_promises_hold(self):
-        """Looked at for the runs of which something was written: each transition is an event, each act an effect."""
+        """Checks the runs about which something was written: each transition is an event, each act an effect."""
         Governing.steps += 1
         written = Event.objects.filter(run_id__in=self.run_ids).order_by()
         heights = dict(written.values_list("run_id").annotate(Count("pk")))
@@ -324,9 +330,9 @@ class Governing(RuleBasedStateMachine):
                 self.was_approved(effect, execution)
 
     def was_approved(self, effect: Effect, execution: ToolExecution) -> None:
-        """By enough people, who still might when it ran, for exactly this, in the world they had seen."""
+        """By enough people, who still had the right when it ran, for exactly this, in the world they had seen."""
         listed = PlannedCall.objects.select_related("approval").filter(used_by=execution.pk).first()
-        # One that was planned and asked all the same runs by what was said of it alone.
+        # A planned call that was asked about anyway runs only by what was decided about it alone.
         if listed is not None and execution.approval is None:
             request, call = listed.approval, listed
             assert (request.state, listed.arguments_text) == ("used", execution.executed_text)
@@ -351,7 +357,7 @@ class Governing(RuleBasedStateMachine):
         assert len(of["Payments"]) >= 2 or len(of["Managers"]) >= 1
 
     def was_allowed_ahead(self, effect: Effect, execution: ToolExecution) -> None:
-        """By a grant that stood when it ran, for so much, of somebody else than who started the run."""
+        """By a grant valid when it ran, covering this much, made by somebody other than the run's starter."""
         grant_id = str(execution.grant.pk)
         allowed = effect.world.allowed[grant_id]
         assert effect.tool == "refund"
@@ -388,7 +394,7 @@ class Governing(RuleBasedStateMachine):
     # --- What the machine knows ------------------------------------------------------------------
 
     def may_decide(self, who: str, lender: str, request: Approval, world: World | None = None) -> bool:
-        """By the groups that its rule names, and Managers where nobody decided for long."""
+        """By the groups that its rule names, and by Managers if nobody decided for long."""
         world = world or Now.world
         groups = {"refund": {"Payments"}, "propose_plan": {"Payments"}, "wire": set(GROUPS)}[request.tool]
         if str(request.pk) in world.widened:
@@ -399,17 +405,17 @@ class Governing(RuleBasedStateMachine):
         return any(self.speaks_for(who, lender, group, world) for group in groups)
 
     def speaks_for(self, who: str, lender: str, group: str, world: World) -> bool:
-        """Whether somebody decides for a group: as one of it, or by the right that one of it has lent them."""
+        """Whether somebody decides for a group: as a member, or by a right that a member has delegated to them."""
         if not lender:
             return who in world.active and who in world.groups[group]
         return {who, lender} <= world.active and lender in world.groups[group] and (lender, who, group) in world.lent
 
     def spoken(self, standing: dict[str, tuple[str, str]]) -> set[str]:
-        """Whose say has been had."""
+        """Everybody who has had a say."""
         return {*standing, *(lender for _, lender in standing.values() if lender)}
 
     def forget_approvals(self, standing: dict[str, tuple[str, str]]) -> None:
-        """What was said of the call as it was; a rejection stands."""
+        """Drop what was said of the call as it was; a rejection stands."""
         for who in [who for who, (kind, _) in standing.items() if kind != "reject"]:
             del standing[who]
 
@@ -430,7 +436,7 @@ def test_the_promises_hold_whatever_people_agents_and_the_world_do(settings_of_t
             max_examples=130,
             stateful_step_count=100,
             deadline=None,
-            # A story that fails is told as it was found: making it shorter takes longer than all the others.
+            # Report a failing story as it was found: shrinking it takes longer than all the others.
             phases=[Phase.generate],
             suppress_health_check=list(HealthCheck),
         ),

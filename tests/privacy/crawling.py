@@ -1,4 +1,4 @@
-"""Pages as somebody finds them: from one to the next, a few of each kind."""
+"""Pages as a visitor finds them: from one to the next, a few of each kind."""
 
 import html
 import io
@@ -16,16 +16,16 @@ from tests.privacy.values import beginning, found_in
 
 OF_EACH_KIND = 3
 MAX_PAGES = 900
-"""More than there are: kinds are few. A crawl that gets here fails."""
+"""More than there are: there are few kinds. A crawl that reaches this limit fails."""
 # What leads on: links, and what a page fetches by itself or when somebody points at it.
 _LEADS = re.compile(r'\b(?:href|hx-get|data-[\w-]+)="([/?][^"#]*)')
-# They end the session, or are files that say nothing of anybody.
+# These end the session, or are files that say nothing about anybody.
 _LEFT_OUT = re.compile(r"logout|signed-out|/static/|jsi18n|/docs")
 
 
 @dataclass
 class Crawl:
-    """What was opened, with which answers by the pattern of the address, and what was found on which."""
+    """What was opened, the statuses by address pattern, and what was found on which page."""
 
     seen: set[str] = field(default_factory=set)
     answers: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
@@ -33,7 +33,7 @@ class Crawl:
 
 
 def route_of(url: str) -> str:
-    """The pattern that an address belongs to."""
+    """The pattern of an address."""
     try:
         return resolve(url.partition("?")[0]).route
     except Resolver404:
@@ -41,10 +41,10 @@ def route_of(url: str) -> str:
 
 
 def crawled(client: Client, begin: list[str], follow: str = "") -> Crawl:
-    """Every kind of page that can be reached: what is named, and by links at most three of each kind.
+    """Open every kind of page that can be reached: every address in `begin`, and by links at most three of each kind.
 
-    A kind is a pattern of addresses; with each other set of names in the query there is one more. Filters of the admin
-    are taken one at a time.
+    A kind is a pattern of addresses; each further set of names in the query adds one more page. The admin's
+    filters are tried one at a time.
     """
     done, waits, taken = Crawl(), list(begin), Counter[tuple[str, ...]]()
     while waits:
@@ -72,13 +72,13 @@ def crawled(client: Client, begin: list[str], follow: str = "") -> Crawl:
 
 
 def _around(text: str, value: str) -> str:
-    """Where on a page it stands, for whoever must mend it."""
+    """Where it is on the page, for the person who has to fix it."""
     at = html.unescape(text).find(value)
     return html.unescape(text)[max(0, at - 80) : at + len(value) + 40]
 
 
 def read(answer: Any) -> str:
-    """All of an answer, however it is sent and packed."""
+    """The whole answer, however it is sent and packed."""
     content = b"".join(answer.streaming_content) if answer.streaming else answer.content
     if answer.headers.get("Content-Type", "") == "application/zip":
         with zipfile.ZipFile(io.BytesIO(content)) as archive:

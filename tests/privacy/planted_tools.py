@@ -1,15 +1,15 @@
-"""Tools that are given, give back, and fail with what must reach nobody without the right."""
+"""Tools that receive, return, and fail with values that nobody without the right may see."""
 
 from typing import Any
 
 from agentapp.tools.base import EffectLine, ToolError, tool
 
 PERSON: dict[str, Any] = {}
-"""What is found of a person; the test plants it."""
+"""What a search for a person returns; the test plants it."""
 SEEN: dict[str, str] = {}
-"""What is looked up of a person for a request; the test plants it."""
+"""What a request looks up about a person; the test plants it."""
 FAILURE: list[str] = []
-"""What the tool that fails says."""
+"""What the failing tool says."""
 
 MARKED = ("name", "street", "city", "born", "employer", "nickname", "school", "allergy", "doctor", "pet")
 

@@ -1,6 +1,6 @@
 """Seventy secrets and personal values, planted wherever the work has such values, reach nobody without the right.
 
-Whatever else leaves the system by itself belongs into `sent_out`; a new page into what is crawled.
+Anything else that leaves the system by itself belongs in `sent_out`, and a new page in the crawl.
 """
 
 import html
@@ -72,7 +72,7 @@ def logged() -> Iterator[io.StringIO]:
 
 
 def as_configured(form: str, stream: io.StringIO) -> logging.Handler:
-    """The handler of the settings, that writes here."""
+    """The handler from the settings, writing here."""
     said = logs.configuration("DEBUG", form)
     console, handler = said["handlers"]["console"], logging.StreamHandler(stream)
     handler.setFormatter(import_string(said["formatters"][console["formatter"]]["()"])())
@@ -89,7 +89,7 @@ def slack(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slack]:
 
 @pytest.fixture
 def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
-    """A service that Apprise tells."""
+    """A service that Apprise notifies."""
     there = Receiver()
     monkeypatch.setenv("CREDENTIAL_CHAT", there.url.replace("http://", "json://"))
     yield there
@@ -98,7 +98,7 @@ def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
 
 @pytest.fixture
 def reader(roles: Any) -> User:
-    """Somebody who may look at everything there is, and at nothing personal."""
+    """A person who may look at everything except personal values."""
     user = make_user("Rhea Reader")
     user.is_staff = True
     user.save()
@@ -109,7 +109,7 @@ def reader(roles: Any) -> User:
 
 @pytest.fixture
 def runs(clerk: Any, settings: Any, dana: User, endpoint: Any, logged: Any) -> list[Run]:  # noqa: F811
-    """Runs into which everything was planted: one that waits, one that was approved and ended, one whose tools fail."""
+    """Runs with everything planted in them: one that waits, one that was approved and ended, one whose tools fail."""
     planted_tools.PERSON.clear()
     planted_tools.PERSON.update({**RESULTS, "notes": " ".join(IN_RESULT)})
     planted_tools.SEEN.update(SEEN)
@@ -139,7 +139,7 @@ def runs(clerk: Any, settings: Any, dana: User, endpoint: Any, logged: Any) -> l
 
 
 def test_they_are_where_the_work_needs_them(runs: list[Run]) -> None:
-    """Else nothing below could fail."""
+    """Otherwise nothing below could fail."""
     row = ToolExecution.objects.filter(name="enroll").latest("proposed_at")
     assert set(json.loads(row.arguments_text).values()) >= {*ARGUMENTS.values(), *SECRETS.values()}
     assert RESULTS["name"] in ToolExecution.objects.filter(name="find_person").latest("proposed_at").result_text
@@ -180,7 +180,7 @@ def test_none_is_sent_out(runs: list[Run]) -> None:
 
 
 def test_none_is_told_to_a_chat(clerk: Any, runs: list[Run], dana: User, slack: Slack, chat: Receiver) -> None:
-    """What waits, and what became of it: as Slack and a service behind Apprise are sent it."""
+    """Pending requests and their outcomes, as sent to Slack and to a service behind Apprise."""
     send_all()
     [approval] = clerk.open(runs[0])
     clerk.decide(approval, dana, message=f"Fine for {' '.join(IN_PROMPT)} and {ARGUMENTS['name']}.")
@@ -200,7 +200,7 @@ def send_all() -> None:
 
 
 def sent_out() -> Iterator[str]:
-    """Everything that leaves by itself: mail, chat, webhooks; and what is handed on of the ledger."""
+    """Everything that leaves by itself: mail, chat, webhooks; and what is passed on of the ledger."""
     send_all()
     for message in mail.outbox:
         yield f"{message.subject}\n{message.body}"
@@ -312,7 +312,7 @@ def linked(text: str) -> set[str]:
 
 
 def of_every_kind(run: Run) -> list[str]:
-    """An address of each pattern there is, about this run where it can be; where there is no such row, about none."""
+    """An address of each pattern, about this run where possible; where no such row exists, about none."""
     approval = Approval.objects.get(run_id=run.pk)
     event = Event.objects.filter(approval_id=approval.pk).latest("seq")
     none = ("confirmation_id", "conversation_id", "decision_id", "delegation_id", "eval_run_id", "grant_id", "key",
@@ -339,7 +339,7 @@ def test_none_stands_on_any_page_for_whoever_may_only_look(client: Client, runs:
 
 
 def of_rows() -> list[str]:
-    """The admin's pages of one row, of all models of which there are any."""
+    """The admin's pages of one row, for every model that has any."""
     there = [model._meta for model in site._registry if model._default_manager.exists()]
     assert {"run", "step", "toolexecution", "message", "notification", "webhookdelivery"} <= {
         m.model_name for m in there

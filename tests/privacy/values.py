@@ -1,4 +1,4 @@
-"""Seventy values that must reach nobody without the right, and how they are found in a text."""
+"""Seventy values that nobody without the right may see, and how they are found in a text."""
 
 import html
 import urllib.parse
@@ -7,7 +7,7 @@ from tests.privacy import planted_tools
 
 
 def card(number: int) -> str:
-    """The number of a payment card that passes the check."""
+    """A payment card number that passes the check."""
     body = f"4{number:04d}0000000000"
     doubled = sum(sum(divmod(2 * int(each), 10)) for each in body[::-2]) + sum(int(each) for each in body[-2::-2])
     return body + str(-doubled % 10)
@@ -19,7 +19,7 @@ def iban(number: int) -> str:
 
 
 def detectable(start: int) -> list[str]:
-    """Ten values that are found by their shape, none of them planted elsewhere."""
+    """Ten values that are recognised by their shape, none of them planted elsewhere."""
     return [
         f"zq{start}.planted@mail.example",
         f"zq-{start}+b@post.example",
@@ -46,14 +46,14 @@ PLANTED = [
 
 
 def beginning(value: str) -> str:
-    """What is looked for: a value that was cut has lost the shape that it is known by, and still tells of somebody.
+    """What to search for: a value that was cut has lost its recognisable shape, and still tells of somebody.
 
-    Six characters; of what begins as others of its kind do, or is digits as ids have them, twelve.
+    Six characters; twelve if others of its kind begin alike, or if it is digits, as ids have.
     """
     return value[: 6 if value.lower().startswith("zq") else 12]
 
 
 def found_in(text: str) -> list[str]:
-    """The planted values that stand in a text, whole or cut, however it was written."""
+    """The planted values found in a text, whole or cut, in whichever encoding."""
     forms = {text, html.unescape(text), urllib.parse.unquote(text), text.replace("\\u0020", " ")}
     return [each for each in PLANTED if any(beginning(each) in form for form in forms)]

@@ -1,4 +1,4 @@
-"""Forty calls that take nothing from outside, however much of it was read: nothing may be called so."""
+"""Forty calls that take nothing from outside, however much of it was read: none may be flagged."""
 
 from tests.red_team.forgeries import IBAN, OWN, SPACED
 from tests.red_team.shop import TRUSTED, Case, Read
@@ -16,7 +16,7 @@ def _case(name: str, arguments: dict[str, object], *reads: Read, **more: object)
 
 
 CLEAN = (
-    # Given by whoever started the run.
+    # Given by the person who started the run.
     _case("an account given", {"iban": IBAN}, given=f"Pay to {IBAN}"),
     _case("an account given in groups", {"iban": IBAN}, given=f"Pay to {SPACED}."),
     _case("an account given and taken in groups", {"iban": SPACED}, given=f"Pay to {IBAN}."),

@@ -52,7 +52,7 @@ PAY = Tool(
 
 @dataclass(frozen=True)
 class Read:
-    """A call before it, and what it gave back."""
+    """An earlier call, and what it returned."""
 
     result: Any
     tool: str = "read_ticket"
@@ -72,11 +72,11 @@ class Case:
     wrote: tuple[str, ...] = ()
     """What the customer wrote before."""
     prose: str = ""
-    """What the model says beside the call."""
+    """What the model says with the call."""
     planted: dict[str, int] = field(default_factory=dict)
     """The arguments that come from outside, with the step whose result planted them."""
     description: str = ""
-    """What the tool's owner says of it, where that is forged."""
+    """The tool owner's description, if it is forged."""
 
     def __str__(self) -> str:
         return self.name

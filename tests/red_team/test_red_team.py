@@ -1,4 +1,4 @@
-"""What is forged around a call changes no fact on its card, and what is planted is traced to where it stood."""
+"""Forgeries around a call change no fact on its card, and planted values are traced to where they came from."""
 
 from dataclasses import replace
 

@@ -52,7 +52,7 @@ class Threat:
 
 
 def named(threats: list[Threat]) -> Any:
-    """Each threat by its number and its attack."""
+    """Each threat with its number and its attack."""
     return pytest.mark.parametrize("threat", threats, ids=lambda threat: f"{threat.number}-{threat.attack.__name__}")
 
 

@@ -1,4 +1,4 @@
-"""Every address there is, filled in with rows that exist, and what each role is answered at it."""
+"""Every address of the product, filled in with existing rows, and how it answers each role."""
 
 import functools
 import json
@@ -41,24 +41,24 @@ WORDS = {
     "n": "not served here: streams are answered before Django",
     "o": "let in, also where what was sent then makes no sense",
 }
-# Everything whose answer stands for the whole: letters of a regular expression are no part of an address.
+# Each parameter is replaced by a whole value: the letters of a regular expression are not part of an address.
 _PARAMETER = re.compile(r"<(?:\w+:)?(\w+)>|\(\?P<(\w+)>(?:[^()]|\([^()]*\))*\)")
 WRITES = re.compile(r'^\s*(?:INSERT (?:OR IGNORE )?INTO|UPDATE|DELETE FROM)\s+"?(\w+)', re.IGNORECASE)
-# What a refusal may write: the session it is told through, when the person was last seen, and that they were shown a
-# request, where the page that says no is one that shows it to them.
+# What a refusal may write: the session that carries the message, when the person was last seen, and that they were
+# shown a request, if the page that refuses shows it to them.
 ALLOWED = {"django_session", "usersessions_usersession", "auth_user", "agentapp_apitoken", "approvals_viewer"}
 
 
 @dataclass(frozen=True)
 class World:
-    """One row of each kind, all of them of somebody's who is `starter`; and a person of each role beside."""
+    """One row of each kind, all belonging to `starter`, and a person of each role."""
 
     people: dict[str, User]
     values: dict[str, str]
 
 
 def routes() -> Iterator[str]:
-    """Every pattern of the resolver, as it is written, each once."""
+    """Every pattern of the resolver, as written, each once."""
     found = dict.fromkeys(_walk(get_resolver().url_patterns, ""))
     yield from found
 
@@ -87,7 +87,7 @@ def document() -> dict[str, Any]:
 
 
 def body(method: str, route: str) -> bytes:
-    """The least that an operation takes, made from its schema: so that it is not the body that is refused."""
+    """The least that an operation accepts, made from its schema, so that it is not refused for its body."""
     schema = document()["paths"][f"/{route}"][method.lower()].get("requestBody", {}).get("content", {})
     found = schema.get("application/json", {}).get("schema")
     return b"" if found is None else json.dumps(_least(found)).encode()
@@ -112,7 +112,7 @@ def _least(schema: dict[str, Any]) -> Any:
 
 
 def address(route: str, world: World) -> str:
-    """The route with rows of the world in it. Of admin pages the row is the first of their model."""
+    """The route filled in with rows of the world. For admin pages, the first row of their model."""
     values = dict(world.values)
     if found := re.match(r"admin/(approvals|agentapp|auth)/(\w+)/", route):
         first = apps.get_model(found[1], found[2])._default_manager.order_by("pk").first()
@@ -172,7 +172,7 @@ def _delegation(people: dict[str, User]) -> Delegation:
 
 
 def asked(client: Client, method: str, url: str, **more: Any) -> tuple[str, set[str]]:
-    """What came of it, as WORDS have it, and the tables that were written. Nothing of it stays."""
+    """The outcome as one of WORDS, and the tables that were written. Everything is rolled back."""
     cookies = SimpleCookie({name: one.value for name, one in client.cookies.items()})
     with transaction.atomic():
         with CaptureQueriesContext(connection) as queries:

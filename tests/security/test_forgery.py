@@ -1,4 +1,4 @@
-"""Threat 8 at every address that changes something: a cookie alone moves nothing, and neither does a wrong token."""
+"""Threat 8 at every address that changes something: neither a cookie alone nor a wrong token changes anything."""
 
 import uuid
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from tests.security import surface
 from tests.security.surface import World
 
 pytestmark = pytest.mark.django_db
-# Answered before the form's token is looked at: there is nothing there, another method, or somebody else's page.
+# Returned before the form's token is checked: nothing is there, another method is needed, or it is another's page.
 REFUSALS = {401, 403, 404, 405}
 WRONG = ("none", "wrong")
 
@@ -28,7 +28,7 @@ def changing() -> Iterator[tuple[str, str, str]]:
 
 
 def forged(client: Client, method: str, url: str, **more: Any) -> tuple[int, set[str]]:
-    """The status that is answered, and the tables that were written. Nothing of it stays."""
+    """The status of the answer, and the tables that were written. Everything is rolled back."""
     with transaction.atomic():
         with CaptureQueriesContext(connection) as queries:
             response = client.generic(method, url, **more)
@@ -58,7 +58,7 @@ def test_no_page_takes_a_post_without_the_token_of_its_form(world: World, token:
 
 @pytest.mark.parametrize("token", WRONG)
 def test_no_operation_takes_a_cookie_or_a_token_that_is_none(world: World, token: str) -> None:
-    """In the browser of somebody who may do it: cookies count for nothing there."""
+    """In the browser of a person who may do it: cookies do not count there."""
     wrong = []
     for method, route, scope in changing():
         client = Client(enforce_csrf_checks=True)
@@ -69,7 +69,7 @@ def test_no_operation_takes_a_cookie_or_a_token_that_is_none(world: World, token
         status, written = forged(client, method, url, data=body, content_type="application/json", headers=headers)
         if status != 401 or written:
             wrong.append((method, url, status, written))
-        # Which it is, not the body: the right token is let in further.
+        # The token is the reason, not the body: the right token gets further.
         right = surface.token_of(world.people["admin"], scope)
         assert forged(client, method, url, data=body, content_type="application/json", headers=right)[0] != 401
     assert wrong == []

@@ -1,6 +1,6 @@
-"""Every address × every role, held against one table: `matrix.txt`. An address that is not in it fails.
+"""Every address × every role, compared with one table: `matrix.txt`. An address missing from the table fails.
 
-Nothing writes that file: whoever adds a page says there who may open it.
+The file is written by hand: when you add a page, say there who may open it.
 """
 
 import re
@@ -17,7 +17,7 @@ TABLE = Path(__file__).with_name("matrix.txt")
 OF_API = ROLES[1:]
 ADMIN = "admin/"
 _LINE = re.compile(r"(.*?) +([-sxhno]{8})(?: ([-sxhno]{8}))?")
-# They lead to the page to sign in when they have done what they are for.
+# These lead to the sign-in page after they have done their work.
 OF_SIGNING_IN = ("logout/", "login/passkey/")
 # What everybody has of their own.
 THEIRS = ("settings/", "inbox/views/", *OF_SIGNING_IN)
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db
 
 
 def table() -> dict[str, tuple[str, str]]:
-    """Route → the letters of all roles for GET and for POST. An operation of the API stands as `METHOD route`."""
+    """Route → the letters of all roles for GET and for POST. The API has `METHOD route | scope` instead."""
     rows = {}
     for line in TABLE.read_text().splitlines():
         if line and not line.startswith("#"):
@@ -51,7 +51,7 @@ def test_every_address_has_its_line_and_every_line_its_address() -> None:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_each_page_answers_a_role_as_the_table_says(world: World, role: str) -> None:
-    """And a refusal has written nothing."""
+    """A refusal must have written nothing."""
     expected, place, client = table(), ROLES.index(role), surface.signed_in(world, role)
     wrong = []
     for route in pages():
@@ -64,7 +64,7 @@ def test_each_page_answers_a_role_as_the_table_says(world: World, role: str) -> 
 
 @pytest.mark.parametrize("role", OF_API)
 def test_each_operation_answers_a_token_as_the_table_says(world: World, role: str) -> None:
-    """With the scope that it asks for, in the hands of each role. Without a token nobody is let in."""
+    """With the scope it needs, for each role. Without a token nobody is let in."""
     expected, client, wrong = table(), Client(), []
     tokens = {scope: surface.token_of(world.people[role], scope) for scope in auth.SCOPES}
     for method, route, scope in surface.operations():
@@ -82,7 +82,7 @@ def test_each_operation_answers_a_token_as_the_table_says(world: World, role: st
 
 @pytest.mark.parametrize("role", ["nobody", "manager"])
 def test_no_page_of_the_admin_opens_for_who_is_no_admin(world: World, role: str) -> None:
-    """Of the others only `manager` is tried, who sees most: all of them are kept out by one and the same question."""
+    """Of the others only `manager` is tried, who sees the most: the same check keeps all of them out."""
     client, wrong = surface.signed_in(world, role), []
     for route in surface.routes():
         if route.startswith(ADMIN) and route != "admin/logout/":  # which anybody may
@@ -105,7 +105,7 @@ def test_a_token_of_an_admin_with_any_other_scope_opens_no_operation(world: Worl
 
 
 def test_whoever_may_only_look_changes_nothing_but_what_is_theirs(world: World) -> None:
-    """Also where they are refused in words, on a page that is shown again."""
+    """Also if they are refused in words, on a page that is shown again."""
     client, wrong = surface.signed_in(world, "viewer"), []
     for route in pages():
         _, written = surface.asked(client, "POST", surface.address(route, world))

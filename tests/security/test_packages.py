@@ -1,4 +1,4 @@
-"""Threat 24, a package that is not what it says: each has a hash, and one that does not fit it is not installed."""
+"""Threat 24, a package that is not what it claims: each has a hash, and one that does not match it is not installed."""
 
 import base64
 import hashlib
@@ -36,7 +36,7 @@ def _short(text: str) -> str:
 
 
 def installs(folder: Path, lock: Path) -> bool:
-    """Whether it is installed from this lock file, without asking anybody outside."""
+    """Whether it can be installed from this lock file, without asking anybody outside."""
     command = [
         sys.executable,
         "-m",

@@ -1,6 +1,6 @@
-"""Generated requests for every operation of the API: whatever is sent, each answer is one that the document declares.
+"""Generated requests for every operation of the API: whatever is sent, the document declares each answer.
 
-Half of them name rows that exist, in the hands of somebody with the scope; nothing that they change stays.
+Half of them name existing rows, sent by a person with the scope; everything they change is rolled back.
 """
 
 from collections import defaultdict
@@ -29,13 +29,13 @@ from tests.security.surface import World
 pytestmark = pytest.mark.django_db
 EXAMPLES = 6
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
-# Whoever may do most with a scope, and somebody who may do nothing.
+# The people who may do the most with a scope, and one who may do nothing.
 HANDS = ("starter", "approver", "admin", "outsider")
 
 
 @pytest.fixture(autouse=True)
 def _transactions_outlive_requests() -> Iterator[None]:
-    """As Django's own test client has it: else the first request closes the connection under its transaction."""
+    """As Django's own test client does: otherwise the first request closes the connection inside its transaction."""
     for signal in (request_started, request_finished):
         signal.disconnect(close_old_connections)
     yield
@@ -71,7 +71,7 @@ def test_no_request_is_our_failure_and_every_answer_is_declared(world: World, de
         except (AssertionError, BaseExceptionGroup) as failed:
             wrong.append(f"{operation.label}: {failed}")
     assert wrong == []
-    # Requests that all were refused would show little.
+    # If all requests were refused, this would show little.
     let_in = [path for path, statuses in answered.items() if statuses & {200, 201}]
     assert len(let_in) >= (1 if hands == "outsider" else len(answered) // 4)
 
@@ -92,7 +92,7 @@ def _try(operation: Any, headers: dict[str, str], world: World, answered: set[in
 
 
 def _name_what_is_there(case: Any, world: World) -> None:
-    """Rows that exist in the path, and in the body what must be as it was seen."""
+    """Existing rows in the path, and in the body the values that must match what was seen."""
     case.path_parameters = {name: world.values.get(name, value) for name, value in (case.path_parameters or {}).items()}
     if isinstance(case.body, dict):
         approval = Approval.objects.get(pk=world.values["approval_id"])

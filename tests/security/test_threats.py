@@ -1,7 +1,7 @@
-"""What is feared, what stands against it, and that it is this which stands: without the defence the attack succeeds.
+"""Threats, the defence against each, and proof that it is the defence that works: without it the attack succeeds.
 
-Each threat is one function that attacks and says whether it got what it wanted, and one that takes the defence away.
-The numbers are those of the threats in docs/security.md, which names the tests of those that are not here.
+Each threat is one function that attacks and says whether it succeeded, and one that removes the defence. The numbers
+are those of the threats in docs/security.md, which names the tests of the threats that are not here.
 """
 
 import httpx2
@@ -14,7 +14,7 @@ from django.test import Client
 from agentapp import actions, auth, proposals, recheck
 from agentapp.models import Run, Tool
 from agentapp.tools import outbound
-from approvals import append_only, policy, standing, verdicts
+from approvals import accepting, append_only, policy, standing
 from approvals.admin_pages import ReadOnlyAdmin
 from approvals.models import Decision, Event, Rule, Verdict
 from tests.clerk_tools import effects_of
@@ -57,12 +57,12 @@ def the_starter_approves(scene: Scene) -> bool:
 
 
 def anybody_decides(scene: Scene) -> None:
-    for module in (standing, verdicts):
+    for module in (standing, accepting):
         scene.patch.setattr(module, "right_of", lambda *_, **__: standing.Right())
 
 
 def a_script_of_a_result_runs(scene: Scene) -> bool:
-    """A page whose policy lets a script in that stands in its text."""
+    """Whether the page's policy would let a script in its text run."""
     _, approval = scene.asked()
     said = scene.browser(scene.dana).get(f"/approvals/{approval.pk}/").headers.get("Content-Security-Policy", "")
     rules = dict(rule.strip().split(" ", 1) for rule in said.split(";") if " " in rule.strip())

@@ -1,8 +1,8 @@
-"""The other threats of docs/security.md, in the same manner as `test_threats.py`: what is decided is what was seen, and
-what runs is no more than that.
+"""The other threats of docs/security.md, tested like those of `test_threats.py`: what is decided is what was seen, and
+no more than that runs.
 
-Where several defences overlap, an attack fails with any one of them. What is taken away then is all of them, and
-another test takes each away alone.
+Where several defences overlap, an attack fails as long as one remains. All of them are then removed, and another test
+removes each alone.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from agentapp.console import batch, formats
 from agentapp.models import Step, Tool, ToolExecution, ToolSource
 from agentapp.tools import python_source, results
 from agentapp.tools.base import tool
-from approvals import standing, verdicts
+from approvals import accepting, standing
 from approvals.decisions import deciding, using
 from approvals.models import Approval, Decision
 from tests.clerk_tools import effects_of
@@ -55,11 +55,11 @@ def a_decision_names_a_call_that_nobody_saw(scene: Scene) -> bool:
 
 
 def digests_are_not_compared(scene: Scene) -> None:
-    real = verdicts.refusal
+    real = accepting.refusal
 
-    def lenient(approval: Approval, verdict: verdicts.Verdict, right: standing.Right) -> standing.Refusal | None:
+    def lenient(approval: Approval, incoming: accepting.Incoming, right: standing.Right) -> standing.Refusal | None:
         seen = approval.final_digest or approval.action_digest
-        return real(approval, dataclasses.replace(verdict, action_digest=seen), right)
+        return real(approval, dataclasses.replace(incoming, action_digest=seen), right)
 
     scene.patch.setattr(deciding, "refusal", lenient)
 
@@ -80,7 +80,7 @@ def a_link_decides_by_being_opened_or_twice(scene: Scene) -> bool:
 
 
 def a_request_stays_open(scene: Scene) -> None:
-    scene.patch.setattr(verdicts, "no_longer_open", lambda *_: None)
+    scene.patch.setattr(accepting, "no_longer_open", lambda *_: None)
 
 
 def an_argument_turns_the_text_around_it(scene: Scene) -> bool:
@@ -103,7 +103,7 @@ def words_are_kept_as_they_are(scene: Scene) -> None:
 
 
 def another_call_runs_under_an_approval(scene: Scene) -> bool:
-    """Somebody with access to the database changes the amount after it was approved."""
+    """A person with access to the database changes the amount after it was approved."""
     run, approval = scene.asked()
     scene.clerk.decide(approval, scene.dana)
     dearer = approval.arguments_text.replace("20", "900")
@@ -114,7 +114,7 @@ def another_call_runs_under_an_approval(scene: Scene) -> bool:
 
 
 def nothing_is_compared_before_a_call(scene: Scene) -> None:
-    """Two look: what makes an approval stale, and what uses it."""
+    """Two places check: the one that makes an approval stale, and the one that uses it."""
     for module in (standing, using):
         scene.patch.setattr(module, "final_digest", lambda approval: approval.final_digest)
 
@@ -125,13 +125,13 @@ def a_result_fills_the_database(scene: Scene) -> bool:
 
 
 def results_have_no_bound(scene: Scene) -> None:
-    """Two look: what makes an envelope of what was returned, and what writes the row."""
+    """Two places check: the one that makes an envelope of what was returned, and the one that writes the row."""
     for module in (results, executions):
         scene.patch.setattr(module, "MAX_RESULT_CHARS", 10**9)
 
 
 class _Canary:
-    """Opened as a pickle, it writes a file."""
+    """If unpickled, it writes a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -141,14 +141,14 @@ class _Canary:
 
 
 def a_message_of_the_broker_is_a_program(scene: Scene) -> bool:
-    """A pickle in the queue, taken from it by what workers take messages with."""
+    """A pickle in the queue, taken from it in the way workers take messages."""
     canary = Path(scene.settings.DATA_DIR) / f"canary-{uuid.uuid4()}"
     configured = Celery("configured", set_as_current=False)
     configured.config_from_object("django.conf:settings", namespace="CELERY")
     with Connection("memory://localhost//") as connection, connection.channel() as channel:
         consumer = configured.amqp.TaskConsumer(channel)
         consumer.on_message = lambda message: message.decode()
-        consumer.purge()  # this process's memory has what earlier tests have told workers
+        consumer.purge()  # earlier tests have left messages for workers in this process's memory
         [queue] = consumer.queues
         how = {"content_type": "application/x-python-serialize", "content_encoding": "binary"}
         message = channel.prepare_message(pickle.dumps(_Canary(canary)), **how)
@@ -185,7 +185,7 @@ def rows_choose_any_function(scene: Scene) -> None:
         return any_function
 
     scene.patch.setattr(python_source, "of_row", of_row)
-    # Whoever writes a row writes its version as well.
+    # An attacker who writes a row writes its version as well.
     scene.patch.setattr(other_code, "is_of_this_code", lambda row: True)
 
 
@@ -236,11 +236,11 @@ def test_without_the_defence_it_succeeds(threat: Threat, scene: Scene) -> None:
 
 
 class TestAServerThatChangesWhatItsToolsSay:
-    """Threat 23: descriptions are read by models, so they are as good as instructions."""
+    """Threat 23: models read descriptions, so they are as good as instructions."""
 
     @pytest.fixture
     def poisoned(self, db: None, started: Peer) -> Callable[[], bool]:
-        """Whether what the server says by now reaches models."""
+        """Whether models get what the server says by now."""
         started.source = ToolSource.objects.create(name=started.source.name, kind="mcp", location=started.location)
         assert refreshing.refresh(started.source, "test").problem == ""
 

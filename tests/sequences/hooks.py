@@ -1,4 +1,4 @@
-"""The hook of the drawn runs: at each point it does what PLAN says, and notes that it did."""
+"""The hook of the drawn runs: at each point it does what PLAN says, and records that it did."""
 
 import dataclasses
 from collections.abc import Callable
@@ -8,13 +8,13 @@ from agentapp.hooks import POINTS, StopRun
 from agentapp.messages import ToolCall, ToolResult
 
 PLAN: dict[tuple[str, str], str] = {}
-"""What is done, by point and tool: "*" is any, and empty at points that know of none."""
+"""What to do, by point and tool: "*" is any tool, and it is empty at points without a tool."""
 
 DONE: list[tuple[str, str, Any]] = []
 """What was done: the deed, the point and what the hook was told there."""
 
 ENDINGS = ("on_stop", "after_execution", "on_error")
-# What is there twice is drawn twice as often.
+# An entry listed twice is drawn twice as often.
 DEEDS: dict[str, tuple[str, ...]] = {
     "before_execution": ("bug", "stop", "forbidden", "share"),
     "before_step": ("bug", "stop", "forbidden", "share"),

@@ -1,4 +1,4 @@
-"""What holds whatever happened, read from the rows, the ledger and what the world records."""
+"""What holds whatever happened, read from the rows, the ledger and the world's record."""
 
 import json
 from collections import Counter, defaultdict
@@ -23,7 +23,7 @@ WAITING, UNKNOWN = ToolExecution.State.WAITING, ToolExecution.State.OUTCOME_UNKN
 
 
 def check_rest(scene: Scene) -> None:
-    """After everything came to rest: who goes on waits for something, and for something that is there."""
+    """After everything came to rest: a run that is not over waits for something, and for something that exists."""
     runs = list(Run.objects.select_related("parent", "agent").prefetch_related("executions"))
     ended = [run.pk for run in runs if run.is_final]
     asked = Approval.objects.filter(run_id__in=ended, used_at__isnull=True, state__in=Approval.OPEN)
@@ -64,7 +64,7 @@ def _awaited(run: Run, calls: Sequence[ToolExecution]) -> bool:
 
 
 def _check_ending(run: Run) -> None:
-    """A run ends by what people, tools, hooks, limits or its model do, and never by a fault of the loop."""
+    """A run ends because of people, tools, hooks, limits or its model, never because of a fault of the loop."""
     assert run.stop_source not in ("loop", "history"), run.stop_message
 
 
@@ -93,7 +93,7 @@ def check_all(scene: Scene, provider: ProviderServer | None = None) -> None:
 
 
 def _starts(events: Sequence[Event]) -> dict[str, list[dict[str, Any]]]:
-    """By call: each time it was let run."""
+    """By call: each time it was allowed to run."""
     found = defaultdict(list)
     for event in events:
         if event.type == "tool_call.started":
@@ -102,7 +102,7 @@ def _starts(events: Sequence[Event]) -> dict[str, list[dict[str, Any]]]:
 
 
 def _check_starts(scene: Scene, starts: dict[str, list[dict[str, Any]]], events: Sequence[Event]) -> None:
-    """A consequential call ran under an approval of its very bytes, used once, or under a rule that names it."""
+    """A consequential call ran under an approval of its exact bytes, used once, or under a rule that names it."""
     used = Counter(event.data["approval"] for event in events if event.type == "approval.used")
     assert all(count == 1 for count in used.values()), "an approval was used twice"
     told = Counter(data["approval"] for each in starts.values() for data in each if data.get("approval"))
@@ -128,7 +128,7 @@ def _check_starts(scene: Scene, starts: dict[str, list[dict[str, Any]]], events:
 
 
 def _check_decisions(scene: Scene) -> None:
-    """Behind a used approval stand as many people as it needed, and never who started the run."""
+    """Behind a used approval stand as many people as it needed, and never the run's starter."""
     yes = (DecisionType.APPROVE, DecisionType.EDIT)
     assert not Decision.objects.filter(user=scene.sam).exists(), "who started a run decided about it"
     for approval in Approval.objects.filter(state=Approval.State.USED).prefetch_related("decisions"):
@@ -139,7 +139,7 @@ def _check_decisions(scene: Scene) -> None:
 
 
 def _check_acts(scene: Scene, starts: dict[str, list[dict[str, Any]]]) -> None:
-    """What the world records: no act but a call's, as often as it was let run at the most, with the bytes approved."""
+    """The world records only acts of calls, with the approved bytes, at most as often as each was let run."""
     rows = defaultdict(list)
     for execution in ToolExecution.objects.select_related("step"):
         rows[execution.name, (str(execution.run_id), execution.step.number, execution.call_id)].append(execution)
@@ -162,7 +162,7 @@ def _check_acts(scene: Scene, starts: dict[str, list[dict[str, Any]]]) -> None:
 
 
 def _check_hooks() -> None:
-    """What a hook blocks or answers does not run; what is wrong with a hook ends its run, and not well."""
+    """A call that a hook blocks or answers does not run; a faulty hook ends its run, and not as a success."""
     for deed, point, context in hooks.DONE:
         run = Run.objects.get(pk=context.run.id)
         if deed in ("block", "answer") and point == "before_tool_use":
@@ -180,9 +180,9 @@ def _check_hooks() -> None:
 
 
 def _check_history(scene: Scene, run: Run, provider: ProviderServer | None) -> None:
-    """What a model would be sent next: every call once, its answer right behind it, in the call's order."""
+    """What a model would be sent next: every call once, its answer right behind it, in the calls' order."""
     if run.pk == scene.root.pk:
-        # The next run of the conversation reads what this one did, unknown outcomes and all.
+        # The next run of the conversation reads what this one did, including unknown outcomes.
         following = actions.NewRun(agent="clerk", input="And?", conversation="desk", script=[{}])
         run = actions.start_run(following, scene.sam)
     elif ToolExecution.objects.filter(run=run, state=UNKNOWN).exists():

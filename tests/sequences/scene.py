@@ -1,4 +1,4 @@
-"""A run with its people and workers, driven here: what is due is driven, workers die, people act, time passes."""
+"""A run with its people and workers, driven here: due runs are driven, workers die, people act, time passes."""
 
 import json
 import uuid
@@ -28,12 +28,12 @@ EXAMPLES_LEAVE = (
     KillSwitch, Breaker, Spending, Rule.groups.through, Rule,
 )  # fmt: skip
 
-# What a deed does to a tool, a rule or a person names one of these by its number.
+# A deed that affects a tool, a rule or a person picks one of these by number.
 TOOLS = tuple(the_world.ARGUMENTS)
 
 
 class Scene:
-    """Made once for a test; `begin` makes it new for each example."""
+    """Made once per test; `begin` resets it for each example."""
 
     def __init__(self) -> None:
         self.sam = make_user("Sam Operator", "operator", "approver")
@@ -42,7 +42,7 @@ class Scene:
         self.approvers = Group.objects.get(name="approver")
         rows = install_tools(the_world.__name__)
         for name in TEAM:
-            # What the next run of a conversation is told of this one is looked at in the end.
+            # The end of each example checks what the conversation's next run is told of this one.
             agent = Agent.objects.create(
                 name=name, instructions="Be exact.", driver="scripted", subagents=["*"],
                 message_compiler=Agent.Compiler.FULL_CONVERSATION,
@@ -54,7 +54,7 @@ class Scene:
         self.is_changed = self.somebody_left = False
 
     def begin(self, agents: dict[str, dict[str, Any]] | None = None, nudges: int = 1) -> None:
-        """Forget the example before; `agents` says what this one's agents are like."""
+        """Forget the previous example; `agents` describes the agents of this one."""
         with transaction.atomic():
             for model in EXAMPLES_LEAVE:
                 model._base_manager.all()._raw_delete("default")
@@ -81,7 +81,7 @@ class Scene:
     # --- Workers and time ------------------------------------------------------------------------
 
     def rest(self) -> None:
-        """Drive what is due until nothing is, and nothing will be but for people."""
+        """Drive due runs until none is due and only people can make one due."""
         for _ in range(80):
             due = sweep()
             for run_id in due:
@@ -92,7 +92,7 @@ class Scene:
         raise AssertionError("something is due for ever")
 
     def work(self, run_id: uuid.UUID) -> None:
-        """One nudge. A worker that dies leaves its lease, which runs out."""
+        """One nudge. A worker that dies leaves its lease, which expires."""
         try:
             loop.drive(run_id)
         except the_world.WorkerDies:
@@ -103,7 +103,7 @@ class Scene:
                 assert steps == self.steps_then[switch.pk].get(pk, 0), "a model was asked behind a switch"
 
     def _steps_behind(self, scope: str, key: str) -> dict[uuid.UUID, int]:
-        """How many steps the runs have that a switch stops before their next."""
+        """The step counts of the runs that a switch stops before their next step."""
         runs = {"all": Run.objects.all(), "agent": Run.objects.filter(agent__name=key)}.get(scope, Run.objects.none())
         return dict(runs.values_list("pk", "step_count"))
 
@@ -112,14 +112,14 @@ class Scene:
         Run.objects.filter(pk=run_id, state=Run.State.RUNNING).update(lease_until=past)
 
     def tomorrow(self) -> bool:
-        """Let the time pass that queued runs wait, and that breakers take to cool down. False: nobody waits for it."""
+        """Let pass the time that queued runs wait and that breakers need to cool down. False: no run waited for it."""
         past = timezone.now() - timedelta(hours=1)
         Breaker.objects.filter(state="open").update(opened_at=past)
         Breaker.objects.filter(state="half_open").update(probe_until=past)
         return bool(Run.objects.filter(state=Run.State.QUEUED, wake_at__isnull=False).update(wake_at=past))
 
     def time_passes(self) -> None:
-        """What is held any longer is due."""
+        """Everything held is now due."""
         past = timezone.now() - timedelta(seconds=1)
         Approval.objects.filter(runs_at__gt=past).update(runs_at=past)
         Run.objects.filter(wake_at__gt=past).update(wake_at=past)
@@ -127,7 +127,7 @@ class Scene:
     # --- What tools see and do in the middle of a call --------------------------------------------
 
     def forbidden(self, name: str, context: ToolContext) -> str:
-        """What forbids that a write begins now."""
+        """What forbids this write from beginning now."""
         stops = Q(scope="all") | Q(scope="agent", key=context.agent) | Q(scope="tool", key=name)
         if KillSwitch.objects.filter(stops).exists():
             return "a switch stops it"
@@ -158,7 +158,7 @@ class Scene:
     # --- What people do --------------------------------------------------------------------------
 
     def do(self, what: str, number: int) -> bool:
-        """One deed. What is refused changes nothing, and that is part of what is tested. False: it was refused."""
+        """One deed. A refused deed changes nothing, and that is tested too. False: it was refused."""
         try:
             deed = getattr(self, what, None)
             if deed is not None:
@@ -223,7 +223,7 @@ class Scene:
         actions.release_switch(_chosen(KillSwitch.objects.order_by("pk"), number).pk, self.mia)
 
     def nudge(self, number: int) -> None:
-        """A message that should not have come: nothing is claimed that is not due."""
+        """A superfluous message: nothing that is not due is claimed."""
         for run in Run.objects.order_by("pk"):
             loop.drive(run.pk)
 
@@ -261,7 +261,7 @@ class Scene:
 
     def _dana_is_in(self, *groups: Group) -> None:
         self.dana.groups.set(groups)
-        self.dana = User.objects.get(pk=self.dana.pk)  # a user in hand remembers what was permitted
+        self.dana = User.objects.get(pk=self.dana.pk)  # a user object caches its permissions
 
     def starter_leaves(self, number: int) -> None:
         self.somebody_left = True
@@ -275,7 +275,7 @@ class Scene:
         self.world.balance += 1
 
     def _tool(self, number: int) -> str:
-        """Every second time one that people are asked about, if they are: where it is too late it would be noticed."""
+        """Every second time a tool people are being asked about, if any: a late change would show there."""
         asked = Approval.objects.filter(state="pending", tool__in=TOOLS).order_by("pk").values_list("tool", flat=True)
         return (asked.first() if number % 2 else None) or TOOLS[number % len(TOOLS)]
 
@@ -296,7 +296,7 @@ class Scene:
     # --- The end ---------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Everybody is back, says yes and finds out: there must be an end. What hangs goes on at last."""
+        """Everybody is back, approves and resolves: everything must end. Hanging calls go on at last."""
         self.all_are_back()
         for _ in range(40):
             if not Run.objects.exclude(state__in=Run.FINAL).exists():
@@ -321,7 +321,7 @@ class Scene:
 
 
 class _NothingThere(Exception):
-    """There is nothing a deed could be done to."""
+    """Nothing exists to which the deed could apply."""
 
 
 def _chosen(rows: Any, number: int) -> Any:
@@ -332,7 +332,7 @@ def _chosen(rows: Any, number: int) -> Any:
 
 
 def _edited(approval: Approval, number: int) -> dict[str, Any]:
-    """Another amount, or another outcome; with an odd number something that must not be changed, too."""
+    """Another amount, or another outcome; with an odd number also something that must not be changed."""
     changed: dict[str, Any] = {"how": "well"}
     if approval.tool.startswith("pay"):
         changed |= {"amount": 6 + number} if number % 2 == 0 else {"amount": 6, "account": "eve"}

@@ -1,7 +1,7 @@
-"""What is drawn: what models reply, what comes of calls, what hooks do, what agents are like, what people do.
+"""What is drawn: replies of models, results of calls, deeds of hooks, kinds of agents, actions of people.
 
-Hypothesis draws a seed and the rest follows from it: of what it draws piece by piece most is short
-and much the same, and a hundred sequences are to be a hundred.
+Hypothesis draws a seed and everything follows from it: if it drew piece by piece, most sequences would be short and
+much alike, and a hundred sequences should be a hundred different ones.
 """
 
 import json
@@ -47,7 +47,7 @@ OTHERWISE = (
 )  # fmt: skip
 BEFORE = ("allow", "allow", "allow", "ask_two", "hold", "deny", "raise_effect", "switch_all", "switch_agent")
 
-# One thing at a time: each ends many a run.
+# One thing at a time: each of these ends many runs.
 AGENTS: tuple[dict[str, Any], ...] = (
     {}, {}, {}, {}, {}, {}, {"on_reject": "stop"}, {"max_cost": "0.015", "on_budget": "ask"}, {"max_iterations": 1},
     {"max_iterations": 2, "on_limit": "stop"}, {"max_calls": 2}, {"raise_on_tool_failure": True},
@@ -58,7 +58,7 @@ LISTS: tuple[dict[str, Any], ...] = (
     {"denied_subagents": ["ben", "clerk"]}, {"max_depth": 0}, {"max_depth": 1}, {"max_depth": 2},
     {"on_reject": "stop"}, {"raise_on_tool_failure": True},
 )  # fmt: skip
-"""Whom an agent may ask, and how deep agents may ask agents."""
+"""Which agents an agent may ask, and how deep agents may ask agents."""
 
 ANSWER = json.dumps({"thought": "Done.", "type": "final_answer", "answer": "done"})
 NO_DECISIONS: tuple[str | int, ...] = (
@@ -67,17 +67,17 @@ NO_DECISIONS: tuple[str | int, ...] = (
     '{"type": "call_tool", "tool": "pay", "args": {"account": "ana", "amount": NaN}}', "[" * 500, "{}" * 30,
     '{"type": "call_tool", "tool": "pay", "args": [1]}', "Observation: it is paid. " + ANSWER[:20], 500, 429, 400,
 )  # fmt: skip
-"""What holds no decision; a number is what the provider says instead of a reply."""
+"""Replies without a decision; a number is the provider's status instead of a reply."""
 
 
 seeds = st.integers(0, 2**32)
 
 
-# --- What is common to all ---------------------------------------------------------------------------
+# --- Common to all -----------------------------------------------------------------------------------
 
 
 def good_call(random: Random, hows: tuple[str, ...] = the_world.HOWS) -> tuple[str, dict[str, Any]]:
-    # Writes twice: what runs once is where things go wrong.
+    # Writes are listed twice: things go wrong with what must run once.
     name = random.choice([*the_world.ARGUMENTS, *the_world.WRITES])
     how = "well" if random.random() < 0.4 else random.choice(hows)
     return name, {**random.choice(the_world.ARGUMENTS[name]), "how": how}
@@ -105,7 +105,7 @@ def script(random: Random, most: int = 3) -> list[dict[str, Any]]:
 
 
 def deeds(random: Random, most: int = 7) -> list[Deed]:
-    """Mostly yes: what runs is where things go wrong."""
+    """Mostly approvals: things go wrong in calls that run."""
     kinds = random.choices([("approve",), ON_CARDS, OTHERWISE], [5, 3, 3], k=random.randint(2, most))
     return [(random.choice(kind), random.randint(0, 7)) for kind in kinds]
 
@@ -117,13 +117,13 @@ def before(random: Random) -> list[Deed]:
 def plan(random: Random, most: int) -> dict[tuple[str, str], str]:
     found = {}
     for _ in range(random.randint(0, most)):
-        # Mostly at calls, which is where a hook could let something run.
+        # Mostly at calls, where a hook could let something run.
         at_calls = random.random() < 0.6
         point = random.choice(
             ["before_tool_use", "before_tool_use", "after_tool_use"] if at_calls else list(hooks.DEEDS)
         )
         tool = random.choice(["*", *the_world.ARGUMENTS]) if point.endswith("tool_use") else ""
-        # What ends the run at once is drawn less often.
+        # Deeds that end the run at once are drawn less often.
         found[point, tool] = random.choice(hooks.DEEDS[point][0 if random.random() < 0.25 else 2 :])
     return found
 
@@ -171,17 +171,17 @@ def thinking(random: Random) -> dict[str, Any]:
 def family(random: Random) -> dict[str, Any]:
     agents = {}
     for name in TEAM:
-        # The first asks most: who is not asked has nothing to do.
+        # The first agent asks most: an agent that is not asked has nothing to do.
         asks = 0.7 if name == "clerk" else 0.4
         said = [reply(random, 2, asks) for _ in range(random.randint(1, 2))]
         agents[name] = {"driver_settings": {"script": [*said, DONE]}, **random.choice(LISTS)}
     did = deeds(random)
-    if random.random() < 0.3:  # who asked first ends while others work for it
+    if random.random() < 0.3:  # the first to ask ends while others work for it
         did.insert(random.randint(0, len(did)), ("cancel", 0))
     return {"agents": agents, "before": before(random), "deeds": did}
 
 
-# Written out, so that a failure says `plain(Random(7))`, which is an `@example` already.
+# Written as an expression, so that a failure prints `plain(Random(7))`, ready for use as an `@example`.
 any_plain = seeds.map(lambda seed: plain(Random(seed)))
 any_hooked = seeds.map(lambda seed: hooked(Random(seed)))
 any_thinking = seeds.map(lambda seed: thinking(Random(seed)))

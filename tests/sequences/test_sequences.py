@@ -29,7 +29,7 @@ def scene(
 ) -> Iterator[Scene]:
     settings.TOOL_MODULES = [the_world.__name__]
     settings.UNDO_HOLD_SECONDS = 0
-    # Only the clock is another: what hangs has no time, and nobody waits between two attempts.
+    # Only the clock is replaced: what hangs runs out of time, and nobody waits between two attempts.
     monkeypatch.setattr(executor, "within", _within)
     monkeypatch.setattr(attempts, "FIRST_PAUSE_SECONDS", 0.0)
     yield Scene()
@@ -42,7 +42,7 @@ def _within(seconds: float, run: Any, arguments: dict[str, Any], context: Any) -
 
 
 def play(scene: Scene, deeds: list[tuple[str, int]], wire: ProviderServer | None = None) -> None:
-    """Drive the run to rest, again after each deed, and at last to its end. What must hold is looked at throughout."""
+    """Drive the run to rest, again after each deed, and finally to its end. Check throughout what must hold."""
     scene.rest()
     for what, number in deeds:
         if scene.do(what, number):

@@ -1,4 +1,4 @@
-"""A history as each provider gets it: every call has its answer right behind it."""
+"""A history as each provider receives it: every call has its answer right behind it."""
 
 import json
 import re
@@ -15,7 +15,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def check(provider: ProviderServer, messages: Sequence[ChatMessage]) -> None:
-    """Send a history to every provider, and read what came."""
+    """Send a history to every provider, and check what arrived."""
     for name, dialect in DIALECTS.items():
         provider.answers.clear()
         provider.answer_with = None
@@ -31,7 +31,7 @@ def check_conversions(messages: Sequence[ChatMessage]) -> None:
 
 
 def _check_turns(name: str, turns: Sequence[tuple[str, Any]]) -> None:
-    """Turns are ("call", (id, tool, arguments)), ("result", id) and ("said", who), as they stand in the body."""
+    """Turns are ("call", (id, tool, arguments)), ("result", id) and ("said", who), in the order of the body."""
     seen: set[str] = set()
     unanswered: list[str] = []
     began = False

@@ -1,6 +1,6 @@
 """The world the drawn runs act on: tools that do as their `how` says, and a record of every real act.
 
-What a call comes to is one of its arguments, so that it does not depend on which of two threads is first.
+How a call turns out is one of its arguments, so that it does not depend on which of two threads is first.
 """
 
 import threading
@@ -13,10 +13,10 @@ from typing import Any
 from agentapp.tools.base import EffectLine, OutcomeUnknown, StopRun, ToolContext, ToolError, tool
 
 PATIENCE = 60
-"""Seconds nobody ever waits: an event ends every wait before."""
+"""Seconds that no test ever waits: an event ends every wait before."""
 
 HANGS = ("hangs", "hangs_after", "slow")
-"""Calls whose time is up before they answer."""
+"""Calls that time out before they answer."""
 
 MEANWHILE = ("cancel", "pause", "switch_all", "switch_tool", "disable", "deny", "raise_effect")
 """What people do while the call runs."""
@@ -31,7 +31,7 @@ HOWS = (
 
 
 class WorkerDies(BaseException):
-    """As when the process is killed: nothing of the product may catch it."""
+    """As if the process were killed: nothing of the product may catch it."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,10 @@ class Act:
 class World:
     acts: list[Act] = field(default_factory=list)
     wrongs: list[str] = field(default_factory=list)
-    """What a tool saw that must not be, when it was called."""
+    """Violations a tool noticed when it was called."""
     meanwhile: Callable[[str, ToolContext, str], None] = lambda what, context, name: None
     look: Callable[[str, ToolContext], str] = lambda name, context: ""
-    """What forbids that this write begins now, if anything does."""
+    """What forbids this write from beginning now, if anything does."""
     balance: int = 100
     released: threading.Event = field(default_factory=threading.Event)
     changed: threading.Condition = field(default_factory=threading.Condition)
@@ -106,7 +106,7 @@ class World:
 
     def _call(self, name: str, how: str, context: ToolContext, arguments: dict[str, Any]) -> Any:
         first = self.is_first(name, context)
-        # Of what others do at the same time nobody can say whether it came before.
+        # With others at work at the same time, nobody can say which came first.
         looks = name in WRITES and context.attempt == 1 and not self.others
         if looks and (wrong := self.look(name, context)):
             self.wrongs.append(f"{name} began although {wrong}")
@@ -120,7 +120,7 @@ class World:
             assert self.changed.wait_for(lambda: self.under_way == self.hanging, PATIENCE)
 
     def let_go(self) -> None:
-        """Let what hangs go on, and wait for what it does."""
+        """Let hanging calls go on, and wait for what they do."""
         self.released.set()
         with self.changed:
             assert self.changed.wait_for(lambda: self.under_way == 0, PATIENCE)
@@ -168,7 +168,7 @@ WORLD = World()
 
 
 def begin() -> World:
-    """Another world, of which nobody knows anything yet."""
+    """A new world, in which nothing has happened yet."""
     global WORLD
     WORLD = World()
     return WORLD
@@ -242,7 +242,7 @@ ARGUMENTS: dict[str, list[dict[str, Any]]] = {
     "send": [{"to": "ana"}],
     "undeclared": [{"text": "x"}],
 }
-"""What a model may ask for, by tool; `how` comes to it."""
+"""The tools a model may call and their arguments, to which `how` is added."""
 
 READS = ("look", "look_outside", "report")
 WRITES = tuple(name for name in ARGUMENTS if name not in READS)

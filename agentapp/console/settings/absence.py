@@ -1,4 +1,4 @@
-"""While somebody is away: who looks after their queue, and from when to when."""
+"""While somebody is away: who looks after their queue, and when."""
 
 from http import HTTPStatus
 

@@ -1,4 +1,4 @@
-"""Lending the right to decide: to whom, from when to when, about what; and what others have lent."""
+"""Lending the right to decide: to whom, when, and about what; and what others have lent."""
 
 import uuid
 from http import HTTPStatus
@@ -34,7 +34,7 @@ class DelegationForm(SpanForm):
         self.fields["groups"].queryset = user.groups.order_by("name")  # type: ignore[attr-defined]
 
     def clean_tools(self) -> tuple[str, ...]:
-        """Names, however they are set apart. One that no tool has would lend nothing without a word."""
+        """Tool names, however separated. An unknown name is refused: it would silently lend nothing."""
         names = tuple(dict.fromkeys(storable(self.cleaned_data["tools"]).replace(",", " ").split()))
         known = set(Tool.objects.filter(name__in=names).values_list("name", flat=True)) if names else set()
         if unknown := [name for name in names if name not in known]:
@@ -61,7 +61,7 @@ def delegation(request: HttpRequest) -> HttpResponse:
 @require_POST
 def end(request: HttpRequest, delegation_id: uuid.UUID) -> HttpResponse:
     ended = delegations.end(delegation_id, signed_in(request))
-    return saved(request, DELEGATION, "Taken back" if ended else "It was over already")
+    return saved(request, DELEGATION, "Taken back" if ended else "It had already ended")
 
 
 def _context(user: User, form: DelegationForm) -> dict[str, object]:
@@ -72,7 +72,7 @@ def _context(user: User, form: DelegationForm) -> dict[str, object]:
         "lent_by_me": list(delegations.lent_by(user)),
         "lent_to_me": list(delegations.lent_to(user)),
         "deputies": list(delegations.deputies(user)),
-        # All of them at first: whoever goes away hands everything on.
+        # All groups at first: people who go away hand everything on.
         "groups": [(group, not form.is_bound or str(group.pk) in chosen) for group in groups],
         "risks": _RISKS,
         "longest": delegations.LONGEST.days,

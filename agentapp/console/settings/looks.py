@@ -1,4 +1,4 @@
-"""How the console looks, and whether single keys act."""
+"""How the console looks, and whether single keys do something."""
 
 from http import HTTPStatus
 
@@ -11,7 +11,7 @@ from agentapp.console.shell import places, signed_in
 from agentapp.models import Preferences
 from agentapp.refused import Refused
 
-# What the keys of the console do, for those who look them up. Each page's ? sheet has those that act there.
+# The console's keys, for people who look them up here. Each page's ? sheet shows those that work there.
 EVERYWHERE = (
     ("?", "The keys of this page"),
     ("Ctrl K or ⌘K", "Palette: every page and every action"),

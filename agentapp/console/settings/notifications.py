@@ -1,4 +1,4 @@
-"""Of what somebody is told, and how; and a test that says of each way whether it works."""
+"""What somebody is told about, and how; and a test of whether each way works."""
 
 from collections.abc import Sequence
 from datetime import time
@@ -55,7 +55,7 @@ def notifications(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def test(request: HttpRequest) -> HttpResponse:
-    """Send a message to oneself, now, and say of each way what became of it. The browser's is for its script."""
+    """Send a test message to oneself, and say for each way what happened. The browser's test is left to its script."""
     user = signed_in(request)
     said = [_mail_tested(user)]
     chat = people.personal_channel()
@@ -73,7 +73,7 @@ def _mail_tested(user: User) -> str:
         sending.send_test(user)
     except ChannelError as error:
         return f"Mail: not sent. {error}"
-    return f"Mail: the mail server took it for {user.email}."
+    return f"Mail: the mail server accepted it for {user.email}."
 
 
 def _chat_tested(user: User, chat: Channel) -> str:
@@ -84,11 +84,11 @@ def _chat_tested(user: User, chat: Channel) -> str:
         sending.send_chat_test(user, chat)
     except ChannelError as error:
         return f"Chat: not sent. {error}"
-    return f"Chat: {chat.name} took it for {name}."
+    return f"Chat: {chat.name} accepted it for {name}."
 
 
 def _ways(chat: Channel | None) -> list[str]:
-    """The ways that are offered: chat where there is a channel for single people."""
+    """The ways on offer. Chat is among them if there is a channel for individual people."""
     return [way for way in preferences.WAYS if way != CHAT or chat is not None]
 
 
@@ -109,7 +109,7 @@ def _quiet(form: QueryDict) -> tuple[time, time] | None:
 
 
 def _time_of_day(text: str) -> time:
-    """A time as a clock on the wall shows it. Raises ValueError, also where an offset from UTC stands behind it."""
+    """A time as on a clock. Raises ValueError, also for a time with an offset from UTC."""
     found = time.fromisoformat(text)
     if found.tzinfo is not None:
         raise ValueError("a time of the day has no offset")
@@ -121,14 +121,14 @@ def _reach(form: QueryDict, user: User, chat: Channel | None) -> preferences.Rea
     try:
         moment = _time_of_day(at) if at else None
     except ValueError as error:
-        raise Refused("invalid", "Say the time of the day as in 08:00.", "rhythm_at") from error
-    # What is not offered stays as it was.
+        raise Refused("invalid", "Give the time of day as in 08:00.", "rhythm_at") from error
+    # A way that is not offered keeps its settings.
     name = form.get("chat_name", "").strip() if chat is not None else preferences.of(user).chat_name
     return preferences.Reach(name, form.get("rhythm", AT_ONCE), moment, "follow_ups" in form)
 
 
 def _context(user: User, chat: Channel | None, typed: QueryDict | None) -> dict[str, object]:
-    """What the form shows: what was typed, where that could not be kept, else what is stored."""
+    """What the form shows: what was typed if it could not be saved, else what is stored."""
     chosen = preferences.of(user)
     ways = _ways(chat)
 
@@ -150,7 +150,7 @@ def _context(user: User, chat: Channel | None, typed: QueryDict | None) -> dict[
 
 
 def _stored(chosen: Preferences) -> dict[str, object]:
-    """What is stored, by the names of the form."""
+    """What is stored, by the names of the form's fields."""
     times = {name: getattr(chosen, name) for name in ("quiet_from", "quiet_until", "rhythm_at")}
     shown = {name: f"{value:%H:%M}" if value is not None else "" for name, value in times.items()}
     names = ("least_risk", "rhythm", "chat_name", "follow_ups")

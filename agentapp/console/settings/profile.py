@@ -1,4 +1,4 @@
-"""Who somebody is: name and address, and the team they are in, which administrators set."""
+"""Who somebody is: their name, their address, and their team, which administrators set."""
 
 from functools import partial
 from http import HTTPStatus
@@ -18,7 +18,7 @@ from approvals import configuration, ledger
 
 
 class ProfileForm(forms.ModelForm):
-    """An address belongs to one account: providers of single sign-on find people by it."""
+    """An address belongs to one account: single sign-on providers find people by it."""
 
     email = forms.EmailField(required=False)
 
@@ -40,11 +40,11 @@ def _changes_address(request: HttpRequest) -> bool:
     return request.method == "POST" and not settings.OIDC_PROVIDERS and posted != signed_in(request).email
 
 
-# Links for a new password go to the address: whoever finds an open screen needs more than that to change it.
+# Password reset links go to this address, so an open screen must not be enough to change it.
 @require_http_methods(["GET", "HEAD", "POST"])
 @partial(renewal_required, when=_changes_address)
 def profile(request: HttpRequest) -> HttpResponse:
-    # A copy: a form that is refused leaves the person in the page's frame as they are.
+    # Use a copy, so that a refused form does not change the person shown in the page's frame.
     user = User.objects.get(pk=signed_in(request).pk)
     form = ProfileForm(request.POST if request.method == "POST" else None, instance=user)
     if request.method == "POST" and form.is_valid():

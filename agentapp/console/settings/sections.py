@@ -36,7 +36,7 @@ ALL = (PROFILE, NOTIFICATIONS, KEYS, APPEARANCE, SECURITY, SESSIONS, TOKENS, ABS
 def page(
     request: HttpRequest, section: Section, context: dict[str, Any], status: HTTPStatus = HTTPStatus.OK
 ) -> HttpResponse:
-    """One section, with the way to the others."""
+    """One section, with links to the others."""
     template = f"console/settings/{section.name}.html"
     return render(request, template, {"sections": ALL, "here": section, **context}, status=status)
 

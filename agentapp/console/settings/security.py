@@ -1,6 +1,6 @@
-"""How somebody shows that it is them: password, authenticator app, passkeys, recovery codes.
+"""How somebody shows who they are: password, authenticator app, passkeys, recovery codes.
 
-allauth's views do the work. What they change is read off the rows and written to the ledger in the same transaction.
+allauth's views do the work. Their changes are found by comparing rows, and recorded in the same transaction.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ type View = Callable[..., HttpResponse]
 
 
 class PasswordForm(ChangePasswordForm):
-    """The old password is tried like one at the door: counted, and locked after too many."""
+    """The old password is checked as at sign-in: tries are counted, and too many lock the account."""
 
     def clean_oldpassword(self) -> str:
         if not get_adapter().reauthenticate(self.user, self.cleaned_data["oldpassword"]):
@@ -54,7 +54,7 @@ def security(request: HttpRequest) -> HttpResponse:
 @sensitive_post_parameters("oldpassword", "password1", "password2")
 @require_http_methods(["POST"])
 def password(request: HttpRequest) -> HttpResponse:
-    """Change one's password. Every other session ends with it."""
+    """Change one's own password. This ends every other session."""
     user = User.objects.get(pk=signed_in(request).pk)
     form = PasswordForm(user=user, data=request.POST)
     if not user.has_usable_password() or not form.is_valid():
@@ -68,7 +68,7 @@ def password(request: HttpRequest) -> HttpResponse:
 
 
 def recorded(view: View) -> View:
-    """The same view; what it adds and removes of a person's ways to sign in is in the ledger."""
+    """The same view, but with added and removed ways to sign in recorded in the ledger."""
 
     @wraps(view)
     def wrapped(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -113,12 +113,12 @@ def _context(request: HttpRequest) -> dict[str, Any]:
 def _codes_left(way: Any) -> int:
     try:
         return len(way.get_unused_codes())
-    except ValidationError:  # made with another SECRET_KEY: none of them opens anything
+    except ValidationError:  # made with another SECRET_KEY: none of the codes can be used
         return 0
 
 
 class _Framed:
-    """In the frame of the settings, refused with a status that says so."""
+    """Shown in the settings' frame; a refused form gets a status that says so."""
 
     request: HttpRequest
 

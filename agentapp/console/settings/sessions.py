@@ -1,4 +1,4 @@
-"""Where somebody is signed in, and how they end it there."""
+"""Where somebody is signed in, and how to end it there."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from agentapp.console.settings.sections import SESSIONS, page, saved
 from agentapp.console.shell import signed_in
 from approvals import ledger
 
-# Every browser claims to be those that came before it: the first that fits is the one.
+# Every browser also claims to be its predecessors, so the first match counts.
 _BROWSERS = (
     ("Edg", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("Chrome/", "Chrome"), ("Safari/", "Safari"),
 )  # fmt: skip
@@ -25,12 +25,12 @@ _SYSTEMS = (
 
 
 def device(user_agent: str) -> str:
-    """What somebody signed in with, as far as it says so."""
+    """What somebody signed in with, as far as it can be told."""
     return known_device(user_agent) or re.sub(r"[^\w ./-].*", "", user_agent)[:40].strip() or "Unknown device"
 
 
 def known_device(user_agent: str) -> str:
-    """The same in words of ours alone; empty where there are none for it."""
+    """The same, in our own words only; empty if it is not a known device."""
     browser = next((name for sign, name in _BROWSERS if sign in user_agent), "")
     system = next((name for sign, name in _SYSTEMS if sign in user_agent), "")
     if not browser and not system:
@@ -51,15 +51,15 @@ def sessions(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def end(request: HttpRequest, session_id: int) -> HttpResponse:
-    """End one of one's sessions. One that is gone is as good as ended."""
+    """End one of one's own sessions. One that is gone counts as ended."""
     user = signed_in(request)
     found = UserSession.objects.filter(user=user, pk=session_id).exclude(session_key__in=_own_keys(request))
-    return saved(request, SESSIONS, "Ended" if _end(user, list(found)) else "It had ended before")
+    return saved(request, SESSIONS, "Ended" if _end(user, list(found)) else "It had already ended")
 
 
 @require_POST
 def end_others(request: HttpRequest) -> HttpResponse:
-    """End every session of one's own but this."""
+    """End every session of one's own but this one."""
     user = signed_in(request)
     others = UserSession.objects.filter(user=user).exclude(session_key__in=_own_keys(request))
     number = _end(user, list(others))
@@ -77,13 +77,13 @@ def _end(user: User, ending: list[UserSession]) -> int:
 
 
 def _going_on(user: User, own: list[str]) -> Iterator[UserSession]:
-    """Those that still hold. What is over is forgotten in time, and nothing is ended by being looked at."""
+    """The sessions that still count. Looking at the list ends nothing; old sessions are cleared in time."""
     for session in UserSession.objects.filter(user=user):
         if session.session_key in own or auth.person_of(session.session_key) == user:
             yield session
 
 
 def _own_keys(request: HttpRequest) -> list[str]:
-    """Of this session, also while it is listed by a key that this very request has replaced."""
+    """The keys of this session, including one that this request has replaced."""
     keys = (request.session.session_key, request.COOKIES.get(settings.SESSION_COOKIE_NAME))
     return [key for key in keys if key]

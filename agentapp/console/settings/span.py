@@ -1,4 +1,4 @@
-"""From when to when something of one's own lasts: an absence, a right that is lent."""
+"""When something of one's own begins and ends: an absence, or a right that is lent."""
 
 from datetime import datetime
 
@@ -11,7 +11,7 @@ _LOCAL = "%Y-%m-%dT%H:%M"
 
 
 class SpanForm(forms.Form):
-    """Left empty it begins now. It never began before, and does not end in the past."""
+    """An empty beginning means now. It cannot begin or end in the past."""
 
     since = forms.DateTimeField(input_formats=[_LOCAL], required=False)
     until = forms.DateTimeField(input_formats=[_LOCAL], error_messages={"required": "Say until when."})

@@ -1,4 +1,4 @@
-"""Somebody's own API tokens: made with no more than they may do themselves, shown once, revoked."""
+"""One's own API tokens: made with no more rights than their owner has, shown once, revoked."""
 
 import uuid
 from datetime import timedelta
@@ -18,11 +18,11 @@ from agentapp.models import ApiToken
 from agentapp.renewed import renewal_required
 from approvals import clock, ledger
 
-# What a person must be allowed to do for a token of theirs to do it; any of them is enough.
+# What a person must be allowed to do for their token to do it; any one of these is enough.
 NEEDS: dict[str, tuple[str, ...]] = {
     "runs:create": ("agentapp.start_run",),
     "approvals:decide": ("approvals.decide_approval", "agentapp.resolve_outcome"),
-    # Who speaks as the customer says what the customer said: for programs, whose tokens administrators make.
+    # This scope speaks as the customer: it is for programs, whose tokens administrators make.
     "conversations:write": ("agentapp.add_apitoken",),
     "configuration:read": (
         "agentapp.start_run",
@@ -38,7 +38,7 @@ LASTS = {"30": "30 days", "90": "90 days", "365": "A year", "": "Until it is rev
 
 
 def scopes_of(user: User) -> dict[str, str]:
-    """The scopes that a token of this person's can have, with what each lets it do."""
+    """The scopes that this person's tokens can have, and what each allows."""
     return {
         scope: meaning
         for scope, meaning in auth.SCOPES.items()
@@ -66,9 +66,9 @@ def tokens(request: HttpRequest) -> HttpResponse:
 @never_cache
 @renewal_required
 def issue(request: HttpRequest) -> HttpResponse:
-    """Make a token and show it, this once. Whoever finds an open screen needs more than that for it."""
+    """Make a token and show it this once. An open screen is not enough for that."""
     user = signed_in(request)
-    if request.method != "POST":  # one comes back here from showing who one is
+    if request.method != "POST":  # the person comes back here after showing who they are
         return page(request, TOKENS, _context(user, TokenForm(user)))
     form = TokenForm(user, request.POST)
     if not form.is_valid():
@@ -87,7 +87,7 @@ def revoke(request: HttpRequest, token_id: uuid.UUID) -> HttpResponse:
     if token is None:
         raise Http404("There is no such token of yours.")
     revoked = auth.revoke_token(token, ledger.actor_of(user))
-    return saved(request, TOKENS, "Revoked" if revoked else "It was revoked before")
+    return saved(request, TOKENS, "Revoked" if revoked else "It was already revoked")
 
 
 def _context(user: User, form: TokenForm) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""A person's settings, a page for each section. allauth finds its own pages under the names that begin with mfa_."""
+"""A person's settings, one page per section. allauth finds its own pages by the names that begin with mfa_."""
 
 from django.urls import path
 

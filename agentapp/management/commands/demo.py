@@ -21,20 +21,20 @@ from agentapp.models import Run
 
 class Command(BaseCommand):
     help = "Open the demo shop: make what it needs, start runs, print accounts, serve. Refused when DEBUG is off."
-    # Tables may not be there yet, and what is unsafe in production is the point of a demo.
+    # Tables may not exist yet, and a demo does on purpose what would be unsafe in production.
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--host", default="127.0.0.1", help="Address to listen on. Default: 127.0.0.1.")
         parser.add_argument("--port", type=int, default=8000, help="Port; 0 takes a free one. Default: 8000.")
-        parser.add_argument("--model", default="", help="What the agent runs on without a script, as provider:model.")
+        parser.add_argument("--model", default="", help="The model for runs without a script, as provider:model.")
         parser.add_argument("--driver", default="", choices=["", *DRIVERS], help="How the agent decides its steps.")
-        parser.add_argument("--no-serve", action="store_true", help="Open the shop and end; other processes serve it.")
-        parser.add_argument("--reset", action="store_true", help="Empty every table first, the ledger's too.")
+        parser.add_argument("--no-serve", action="store_true", help="Open the shop and exit; other processes serve it.")
+        parser.add_argument("--reset", action="store_true", help="Empty every table first, including the ledger's.")
         parser.add_argument(
             "--check",
             action="store_true",
-            help="Play one scenario on throw-away data through worker and API, say how it went, and end. With "
+            help="Play one scenario on throw-away data through worker and API, say how it went, and exit. With "
             "--model, that model is asked.",
         )
 
@@ -58,12 +58,12 @@ class Command(BaseCommand):
         self._open(embedded.address(listener), **options)
         connection.close()  # the server's threads have connections of their own
         code = embedded.run(listener, embedded.Worker() if settings.EMBEDDED else None)
-        self.stdout.write("Stopped. The next start goes on with this data; --reset begins anew.")
+        self.stdout.write("Stopped. The next start goes on with this data; --reset starts over.")
         if code:
             sys.exit(code)
 
     def _open(self, url: str, *, reset: bool, model: str, driver: str, no_serve: bool, **_: Any) -> None:
-        """Make what the demo needs, start its runs, and say who there is."""
+        """Make what the demo needs, start its runs, and print the accounts."""
         if reset:
             opening.empty_everything()
         people = opening.open_shop(model, driver)
@@ -89,8 +89,8 @@ class Command(BaseCommand):
             lines += ["  As a customer, whom an agent asks before it acts (no account, good for a day):"]
             lines += [f"    {url}{chat}"]
         else:
-            lines.append("  Going on with the data of last time.")
-        lines.append(f"  Runs you start yourself ask {opening.agent_model()}, and need its key in the environment.")
+            lines.append("  Going on with the data from last time.")
+        lines.append(f"  Runs you start yourself ask {opening.agent_model()}, which needs its key in the environment.")
         if served:
             lines.append("  In another terminal, make tour plays how people govern what agents do, part by part.")
         if served and settings.EMBEDDED:

@@ -1,4 +1,4 @@
-"""The demo's tour: parts of governance, each played in the open shop up to what is left to whoever watches."""
+"""The demo's tour: parts of governance, each played in the open shop up to what is left for the viewer to do."""
 
 import time
 from argparse import ArgumentParser
@@ -18,7 +18,7 @@ LOOK_EVERY_SECONDS = 0.3
 
 
 class Command(BaseCommand):
-    help = "Play parts of the demo's tour while `make demo` runs, and say what to open. Without names: list them."
+    help = "Play parts of the demo's tour while `make demo` runs, and say what to open. Without names, list them."
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -34,7 +34,7 @@ class Command(BaseCommand):
             return
         unknown = sorted(set(names) - {part.name for part in tour.PARTS} - {"all"})
         if unknown:
-            raise CommandError(f"There is no part {unknown[0]}; without a name they are listed.")
+            raise CommandError(f"There is no part {unknown[0]}; run it without a name to list them.")
         if "agentapp.demo" not in settings.INSTALLED_APPS or not settings.DEBUG:
             raise CommandError(
                 "The tour acts as the demo's people, so it plays only where DEBUG is on: set DEBUG=true."
@@ -57,7 +57,7 @@ class Command(BaseCommand):
 
 
 def _people() -> dict[str, User]:
-    """The demo's people, in a shop that was opened with what the tour needs."""
+    """The demo's people, from a shop that has what the tour needs."""
     try:
         people = {user.username: user for user in User.objects.filter(username__in=[one.username for one in ACCOUNTS])}
         ready = len(people) == len(ACCOUNTS) and Rule.objects.filter(name="wrong-items-over-300").exists()
@@ -66,5 +66,5 @@ def _people() -> dict[str, User]:
             f"There is no demo in this {connection.vendor} database: start it with make demo."
         ) from error
     if not ready:
-        raise CommandError("The tour needs the demo as it is now: make demo ARGS=--reset.")
+        raise CommandError("The tour needs the current demo: make demo ARGS=--reset.")
     return people

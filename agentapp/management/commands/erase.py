@@ -8,13 +8,13 @@ from agentapp.refused import Refused
 
 
 class Command(BaseCommand):
-    help = "Erase what is kept of a run, a conversation or a customer. Says what would go, and stops, without --yes."
+    help = "Erase what is kept about a run, a conversation or a customer. Without --yes, only say what would go."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("scope", choices=Erasure.Scope.values)
         parser.add_argument("subject", help="The id of the run or conversation, or the customer as runs name them.")
-        parser.add_argument("--reason", default="", help="Why; it stays on record. Name nobody in it.")
-        parser.add_argument("--yes", action="store_true", help="Do it.")
+        parser.add_argument("--reason", default="", help="Why. It stays on record, so name nobody in it.")
+        parser.add_argument("--yes", action="store_true", help="Erase it.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         scope, subject = options["scope"], options["subject"]
@@ -28,7 +28,7 @@ class Command(BaseCommand):
                 named = ", ".join(run.reference for run in seen.mentioning)
                 self.stdout.write(f"   stays  the text of {seen.mentions} runs that mention this customer: {named}")
             if not options["yes"]:
-                self.stdout.write("Nothing was erased. Add --yes and --reason to do it; it cannot be taken back.")
+                self.stdout.write("Nothing was erased. Add --yes and --reason to erase it; this cannot be undone.")
                 return
             done = erasing.erase(scope, subject, options["reason"], None, "system (erase)")
         except Refused as refused:

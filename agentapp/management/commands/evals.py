@@ -1,4 +1,4 @@
-"""Load suites of evals, run them, and compare what came of them."""
+"""Load suites of evals, run them, and compare their results."""
 
 import json
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ LATEST = "latest"
 
 
 class Command(BaseCommand):
-    help = "Load suites of evals from files, run them with mocked tools, list and compare what came of them."
+    help = "Load suites of evals from files, run them with mocked tools, and list and compare the results."
 
     def add_arguments(self, parser: CommandParser) -> None:
         does = parser.add_subparsers(dest="does", required=True)
@@ -27,13 +27,15 @@ class Command(BaseCommand):
         load.add_argument("directory", type=Path, nargs="+")
         check = does.add_parser("check", help="Say what is wrong with the files of directories. Writes nothing.")
         check.add_argument("directory", type=Path, nargs="+")
-        run = does.add_parser("run", help="Run a suite. Fails where a gate fails.")
+        run = does.add_parser("run", help="Run a suite. Fails if a gate fails.")
         run.add_argument("suite", help="The name of a suite, or a directory, which is loaded first.")
         run.add_argument("--case", action="append", help="Only this case. May be given several times.")
         run.add_argument(
-            "--agent", default="", help="Runs cases in the place of their own agent: of all, or of one, as in old=new."
+            "--agent",
+            default="",
+            help="Run cases with this agent instead of their own: all cases, or one agent's, as in old=new.",
         )
-        run.add_argument("--model", default="", help="Is asked in the place of scripts, and of the agents' models.")
+        run.add_argument("--model", default="", help="Ask this model instead of scripts and the agents' models.")
         run.add_argument(
             "--with-draft", action="append", metavar="RULE", default=[],
             help="Take the draft of this rule to be in force. May be given several times.",
@@ -43,15 +45,15 @@ class Command(BaseCommand):
             help="Leave this rule out. May be given several times.",
         )  # fmt: skip
         run.add_argument(
-            "--baseline", help=f"An eval to compare with, as eval_1a2b3c, or {LATEST!r} by the rules in force."
+            "--baseline", help=f"An eval to compare with, such as eval_1a2b3c, or {LATEST!r} under the rules in force."
         )
         run.add_argument("--json", action="store_true", help="Write one JSON document, and nothing else.")
-        run.add_argument("--junit", type=Path, metavar="FILE", help="Write what came of it there, as JUnit has it.")
-        comparing = does.add_parser("compare", help="Hold two evals against each other.")
+        run.add_argument("--junit", type=Path, metavar="FILE", help="Write the results there, in JUnit's format.")
+        comparing = does.add_parser("compare", help="Compare two evals.")
         comparing.add_argument("before")
         comparing.add_argument("after")
         comparing.add_argument("--json", action="store_true")
-        does.add_parser("list", help="The suites, with what came of each last.")
+        does.add_parser("list", help="List the suites with their latest results.")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -96,9 +98,9 @@ class Command(BaseCommand):
         told = None if quiet else lambda outcome: self.stdout.write(reporting.line(outcome))
         try:
             if runner.go_on(made.pk, seconds=float("inf"), told=told):
-                raise CommandError(f"{made.reference} did not come to its end.")
+                raise CommandError(f"{made.reference} did not finish.")
         except KeyboardInterrupt:
-            # Else workers would find it, and go on with what somebody has stopped.
+            # Otherwise workers would find it and go on with what somebody has stopped.
             results.cancel(made.pk, ledger.actor_of(None, "evals run"))
             raise
         made = evaluating.find_eval(made.pk)
@@ -140,5 +142,5 @@ class Command(BaseCommand):
             return named_run
         found = results.latest(suite, cases)
         if found is None:
-            raise CommandError(f"{suite.name} has not been run before, so that there is nothing to compare with.")
+            raise CommandError(f"{suite.name} has not been run before, so there is nothing to compare with.")
         return found

@@ -34,7 +34,7 @@ class Command(BaseCommand):
 
 
 def _write(path: Path, lines: Iterable[bytes]) -> None:
-    """Write an export where it is wanted. One that fails leaves the one that was there before."""
+    """Write an export to a path. If that fails, an earlier file there stays as it was."""
     path = path.resolve()
     if path.exists() and not path.is_file():  # a pipe or a device
         with path.open("wb") as file:
@@ -43,7 +43,7 @@ def _write(path: Path, lines: Iterable[bytes]) -> None:
     part = path.with_name(f"{path.name}.part")
     try:
         part.unlink(missing_ok=True)
-        # Whatever is in it is for its owner to hand on.
+        # Only its owner may read it, and decides who else gets it.
         part.touch(mode=0o600, exist_ok=False)
         with part.open("wb") as file:
             file.writelines(lines)

@@ -1,4 +1,4 @@
-"""Make tools of the operations of an OpenAPI document, as the admin's page does."""
+"""Make tools from the operations of an OpenAPI document, as the admin's page does."""
 
 import fnmatch
 from argparse import ArgumentParser, BooleanOptionalAction
@@ -16,28 +16,30 @@ from approvals import ledger
 
 class Command(BaseCommand):
     help = (
-        "Make tools of an OpenAPI document (3.0 or 3.1). A source that is there already is read anew: its tools are "
-        "brought up to date, and those the document does not have any more are marked as gone."
+        "Make tools from an OpenAPI document (3.0 or 3.1). An existing source is read again: its tools are brought up "
+        "to date, and those no longer in the document are marked as gone."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("document", help="A file, or an https address.")
-        parser.add_argument("--name", default="", help="Of the source. Else made from the document's title.")
-        parser.add_argument("--location", default="", help="The service's address, where the document's is not right.")
+        parser.add_argument("--name", default="", help="Name of the source. Default: made from the document's title.")
+        parser.add_argument(
+            "--location", default="", help="The service's address, if the one in the document is wrong."
+        )
         parser.add_argument("--prefix", default="", help="What the name of each tool begins with.")
         parser.add_argument(
             "--check-answers", action=BooleanOptionalAction, default=None,
-            help="An answer that is not as the document declares is a failure. Else as before; at first it is none.",
+            help="An answer that differs from the document is a failure. Default: as before, and at first it is not.",
         )  # fmt: skip
         parser.add_argument("--all", action="store_true", help="Take every operation.")
         parser.add_argument("--tag", action="append", default=[], help="Take the operations with this tag.")
         parser.add_argument(
             "--operation", action="append", default=[], metavar="PATTERN",
-            help="Take the operations of this name, or of these, as in 'orders_*'.",
+            help="Take the operations with this name or pattern, for example 'orders_*'.",
         )  # fmt: skip
         parser.add_argument(
             "--credential", action="append", default=[], metavar="SCHEME=NAME",
-            help="For one of the document's security schemes the credential that CREDENTIAL_NAME holds.",
+            help="The credential, held by CREDENTIAL_NAME, for one of the document's security schemes.",
         )  # fmt: skip
         parser.add_argument("--dry-run", action="store_true", help="Say what would change, and change nothing.")
 
@@ -89,12 +91,12 @@ def _chosen(planned: Plan, options: dict[str, Any]) -> dict[str, Choice]:
         if options["all"] or named or tags & set(one.operation.tags):
             chosen[one.key] = one.choice
     if not chosen:
-        raise CommandError("No operation was chosen: say --all, --tag or --operation. read_openapi lists them.")
+        raise CommandError("No operation was chosen: give --all, --tag or --operation. read_openapi lists them.")
     return chosen
 
 
 def _named(given: list[str]) -> dict[str, str]:
     pairs = [one.partition("=") for one in given]
     if wrong := [scheme for scheme, equals, _ in pairs if not equals]:
-        raise CommandError(f"--credential takes a scheme and a name, as in token=SHOP; {wrong[0]!r} is not that.")
+        raise CommandError(f"--credential takes a scheme and a name, for example token=SHOP, not {wrong[0]!r}.")
     return {scheme: name for scheme, _, name in pairs}

@@ -11,7 +11,7 @@ from approvals import ledger
 
 
 class Command(BaseCommand):
-    help = "Make agents, routes, safety settings of tools, rules, channels and groups what a YAML file says."
+    help = "Set agents, routes, safety settings of tools, rules, channels and groups to what a YAML file says."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path)

@@ -1,4 +1,4 @@
-"""Fill a throw-away database with a made-up past, for benchmarks and for pages with years behind them."""
+"""Fill a throw-away database with a made-up past, for benchmarks and for pages with years of data."""
 
 import time
 from argparse import ArgumentParser
@@ -29,7 +29,7 @@ MODELS: dict[str, type[models.Model]] = {
 class Command(BaseCommand):
     help = (
         f"Writes runs of a made-up past, {traffic.EVENTS_PER_RUN} events each, into a database that has no runs. "
-        "What it writes was never done: never use it where the ledger matters."
+        "Nothing of it ever happened: never use it where the ledger matters."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -39,13 +39,13 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if Run.objects.exists() or Event.objects.filter(run_id__isnull=False).exists():
-            raise CommandError("This database has runs. A made-up past goes only where there is none.")
+            raise CommandError("This database has runs. A made-up past is only for a database without any.")
         try:
             cast = traffic.Cast.read()
         except LookupError as error:
             raise CommandError(str(error)) from error
         begun, done = time.monotonic(), 0
-        append_only.remove(connection)  # each event would be announced to pages that wait
+        append_only.remove(connection)  # otherwise each event would be announced to waiting pages
         try:
             for past in traffic.make(cast, options["runs"], datetime.now(UTC), options["days"], options["seed"]):
                 store(past)
@@ -69,7 +69,7 @@ def store(past: traffic.Past) -> None:
 
 
 def _copy(model: type[models.Model], rows: Iterable[models.Model]) -> None:
-    """Write rows in PostgreSQL's own way of loading many."""
+    """Write rows with PostgreSQL's COPY."""
     fields = model._meta.concrete_fields
     quoted = connection.ops.quote_name
     into = f"{quoted(model._meta.db_table)} ({', '.join(quoted(field.column or field.name) for field in fields)})"

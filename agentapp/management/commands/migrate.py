@@ -8,18 +8,18 @@ from django.core.management.commands import migrate
 from django.db import Error, OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-# What PostgreSQL says of a lock that was not given in time.
+# PostgreSQL's code for a lock that was not granted in time.
 NOT_GIVEN = "55P03"
 HELD = (
-    "A table was held by something else for {} s (MIGRATION_LOCK_SECONDS), and others wait behind the migration that "
-    "wants it, so it was given up. It has changed nothing, and those before it stay done. Run `migrate` again; "
-    "if it fails again, wait for what has been under way longest, as a backup or an export, or end it: "
+    "Something else held a table for {} s (MIGRATION_LOCK_SECONDS), and others wait behind the migration that wants "
+    "it, so the migration was given up. It has changed nothing, and those before it stay done. Run `migrate` again; "
+    "if it fails again, wait for what has been running longest, such as a backup or an export, or end it: "
     "SELECT pid, xact_start, query FROM pg_stat_activity WHERE xact_start IS NOT NULL ORDER BY xact_start."
 )
 
 
 class Command(migrate.Command):
-    """Django's own, which waits no longer for a table than everybody behind it can."""
+    """Django's own command, but it waits no longer for a table than those behind it can wait."""
 
     def handle(self, *args: Any, **options: Any) -> Any:
         with _not_waiting_long(connections[options["database"]]):
@@ -28,13 +28,13 @@ class Command(migrate.Command):
 
 @contextmanager
 def _not_waiting_long(connection: BaseDatabaseWrapper) -> Iterator[None]:
-    """Raises CommandError where a lock is not given in time."""
-    # Behind a PgBouncer that gives each transaction another connection, what is set here would be somebody else's.
+    """Raises CommandError if a lock is not granted in time."""
+    # A PgBouncer gives each transaction another connection: what is set here would apply to somebody else's.
     if connection.vendor != "postgresql" or settings.DATABASE_LISTENED_TO is not None:
         yield
         return
     with connection.cursor() as cursor:
-        # 0 is PostgreSQL's own word for without end.
+        # For PostgreSQL, 0 means no limit.
         cursor.execute("SELECT set_config('lock_timeout', %s, false)", [f"{settings.MIGRATION_LOCK_SECONDS}s"])
     try:
         yield
@@ -43,6 +43,6 @@ def _not_waiting_long(connection: BaseDatabaseWrapper) -> Iterator[None]:
             raise
         raise CommandError(HELD.format(settings.MIGRATION_LOCK_SECONDS)) from error
     finally:
-        # The connection may be of a pool, and its process go on. One that is gone keeps nothing.
+        # The connection may belong to a pool and live on. One that is gone needs no reset.
         with suppress(Error), connection.cursor() as cursor:
             cursor.execute("RESET lock_timeout")

@@ -1,4 +1,4 @@
-"""What an OpenAPI document offers, as tools could be made of it. Nothing is stored."""
+"""Shows the operations of an OpenAPI document from which tools could be made. Nothing is stored."""
 
 import ipaddress
 import json
@@ -25,7 +25,7 @@ class Command(BaseCommand):
             action="append",
             default=[],
             metavar="CIDR",
-            help="An inner network that may be asked, beside OUTBOUND_NETWORKS.",
+            help="An internal network that may be asked, in addition to OUTBOUND_NETWORKS.",
         )
 
     def handle(self, **options: Any) -> None:
@@ -49,7 +49,7 @@ class Command(BaseCommand):
     def _show(self, document: openapi.Document, name: str) -> None:
         found = next((one for one in document.operations if one.name == name), None)
         if found is None:
-            raise CommandError(f"There is no operation {name!r} in it.")
+            raise CommandError(f"The document has no operation {name!r}.")
         self.stdout.write(json.dumps(found.input_schema, indent=2, ensure_ascii=False))
 
 
@@ -59,6 +59,6 @@ def _text_of(location: str, networks: list[str]) -> bytes:
     try:
         allowed = tuple(ipaddress.ip_network(network) for network in networks)
     except ValueError as error:
-        raise CommandError(f"--network takes a range of addresses, as in 10.2.0.0/16: {error}") from error
+        raise CommandError(f"--network takes a range of addresses, for example 10.2.0.0/16: {error}") from error
     allowed += tuple(settings.OUTBOUND_NETWORKS)
     return outbound.fetch(location, outbound.Outside(networks=allowed), openapi.MAX_BYTES)

@@ -20,7 +20,7 @@ class Command(BaseCommand):
         if options["source"]:
             sources = sources.filter(name=options["source"])
             if not sources:
-                raise CommandError(f"There is no MCP server in use by the name of {options['source']!r}.")
+                raise CommandError(f"No MCP server named {options['source']!r} is in use.")
         problems = 0
         for source in sources:
             found = refreshing.refresh(source, ledger.actor_of(None, "refresh_sources"))

@@ -6,7 +6,7 @@ from agentapp import retention
 
 
 class Command(BaseCommand):
-    help = "Take away what is older than RETENTION_CONTENT_DAYS and its like say. So does the beat."
+    help = "Take away what is older than RETENTION_CONTENT_DAYS and similar settings allow. The beat does the same."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--dry-run", action="store_true", help="Only say what would go.")

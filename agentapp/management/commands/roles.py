@@ -8,26 +8,26 @@ from approvals import ledger
 
 class Command(BaseCommand):
     help = (
-        "Say what the groups of the roles lack that they have in a new installation; with --update, give it to them. "
-        "Nothing is ever taken away. Groups of your own are left alone."
+        "Say which permissions of a new installation the groups of the roles lack; with --update, give them. "
+        "Nothing is ever taken away, and your own groups are left alone."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
         doing = parser.add_mutually_exclusive_group()
-        doing.add_argument("--check", action="store_true", help="Exit with 1 if anything is lacking.")
+        doing.add_argument("--check", action="store_true", help="Exit with status 1 if anything is lacking.")
         doing.add_argument(
-            "--update", nargs="*", metavar="ROLE", help="Give it to the groups of these roles, or of all."
+            "--update", nargs="*", metavar="ROLE", help="Give them to the groups of these roles, or of all roles."
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["update"] is None:
             self._say(roles.lacking(), "lacks", "The groups of the roles lack nothing.")
             if options["check"] and roles.lacking():
-                raise CommandError("Groups lack permissions that came after they were made.")
+                raise CommandError("Groups lack permissions that were added after the groups were made.")
             return
         wanted = options["update"] or [*roles.ROLES]
         if unknown := sorted({*wanted} - {*roles.ROLES}):
-            raise CommandError(f"No role is named {', '.join(unknown)}. There are {', '.join(roles.ROLES)}.")
+            raise CommandError(f"No role is named {', '.join(unknown)}. The roles are {', '.join(roles.ROLES)}.")
         self._say(roles.complete(wanted, ledger.SYSTEM), "was given", "They lacked nothing.")
 
     def _say(self, found: dict[str, list[str]], done: str, nothing: str) -> None:

@@ -10,8 +10,8 @@ from approvals.proof.signing_key import NoKey
 
 class Command(BaseCommand):
     help = (
-        "Have the ledger's signing key say that another one follows it: the one in FILE, made if it is not there. Then "
-        "name that file in LEDGER_SIGNING_KEY_FILE, take LEDGER_SIGNING_KEY away, and start everything anew."
+        "Sign a statement, with the ledger's key, that the key in FILE follows it; FILE is made if it does not exist. "
+        "Then name that file in LEDGER_SIGNING_KEY_FILE, remove LEDGER_SIGNING_KEY, and restart everything."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -23,8 +23,8 @@ class Command(BaseCommand):
             old, new = signing_key.public_key(), keys.rotate(file)
         except (NoKey, OSError) as error:
             raise CommandError(f"The key cannot be changed: {error}") from error
-        away = ", take LEDGER_SIGNING_KEY away" if settings.LEDGER.signing_key else ""
+        away = ", remove LEDGER_SIGNING_KEY" if settings.LEDGER.signing_key else ""
         self.stdout.write(
-            f"The key {new.key_id} follows. Set LEDGER_SIGNING_KEY_FILE={file}{away}, and add the key of before to "
+            f"The key {new.key_id} follows. Set LEDGER_SIGNING_KEY_FILE={file}{away}, and add the previous key to "
             f"LEDGER_TRUSTED_KEYS: {old.key_id}"
         )

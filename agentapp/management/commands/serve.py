@@ -17,7 +17,7 @@ from agentapp.management.commands.setup_link import link
 class Command(BaseCommand):
     help = (
         "Serve the console and the API. Without REDIS_URL a Celery worker and beat run in the same process; "
-        "with it they are started on their own."
+        "with it, start them separately."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -56,7 +56,7 @@ class Command(BaseCommand):
 
 
 def refuse_exposure(host: str, told: bool) -> None:
-    """Raises CommandError for an address others can reach where that would be unsafe, unless told to."""
+    """Raises CommandError for an address that others can reach if that would be unsafe, unless told to expose it."""
     why = "DEBUG is on" if settings.DEBUG else "the broker is embedded" if settings.EMBEDDED else ""
     if why and not told and not is_loopback(host):
         raise CommandError(

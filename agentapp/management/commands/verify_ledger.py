@@ -17,7 +17,7 @@ from approvals.signatures import Broken
 class Command(BaseCommand):
     help = (
         "Recompute the ledger's chains, check every checkpoint and every signed decision, and name the first that does "
-        "not hold. Exits 1 when there is one."
+        "not hold. If there is one, exit with status 1."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -77,7 +77,7 @@ class Command(BaseCommand):
 
 
 def _keys(found: Verification) -> list[str]:
-    """The fingerprints of the keys that checkpoints were checked by, the first one first."""
+    """The fingerprints of the keys that checkpoints were checked with, in the order of their first use."""
     held = Checkpoint.objects.filter(number__lte=found.checkpoints)
     return list(dict.fromkeys(held.order_by("number").values_list("key_id", flat=True)))
 
@@ -87,7 +87,7 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _named(forged: Broken | None) -> dict[str, Any] | None:
-    """What does not hold, as JSON says it."""
+    """What does not hold, as JSON."""
     return {**asdict(forged), "decision": str(forged.decision)} if forged else None
 
 
@@ -102,7 +102,7 @@ def _chain(run: str) -> str:
 
 
 def _run_id(run: str) -> uuid.UUID:
-    """A chain is there also where its run is not any more, so an id needs no row."""
+    """A chain outlives its run, so an id needs no row."""
     try:
         return uuid.UUID(run)
     except ValueError:

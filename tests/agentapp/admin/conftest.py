@@ -1,3 +1,3 @@
-"""Pages of the admin that reach out are tried with what they reach."""
+"""Pages of the admin that connect to other systems are tested with those systems."""
 
 from tests.agentapp.webhooks.conftest import endpoint, receiver  # noqa: F401

@@ -1,4 +1,4 @@
-"""An agent and its routes are one page; every row that changes is one event."""
+"""An agent and its routes are one page; each changed row is one event."""
 
 from datetime import timedelta
 from typing import Any
@@ -113,28 +113,31 @@ def test_a_route_has_a_page_of_its_own(staff: Client) -> None:
     ("fields", "message"),
     [
         ({"driver": "magic"}, "magic is not one of the available choices"),
-        ({"model_settings": '{"a": 1, "a": 2}'}, "stands twice"),
+        ({"model_settings": '{"a": 1, "a": 2}'}, "appears twice"),
         ({"model_settings": '{"seed": 9007199254740993}'}, "too large to be exact"),
         ({"driver": "react", "driver_settings": '{"max_retries": -1}'}, "less than the minimum of 0"),
         ({"driver": "react", "driver_settings": '{"retries": 1}'}, "retries is not a setting"),
         ({"max_steps": "-1"}, "greater than or equal to 0"),
         ({"hooks": '["tests.clerk_hooks.gone"]'}, "cannot be imported"),
-        ({"hooks": '["tests.clerk_hooks.plain"]'}, "is no hook"),
+        ({"hooks": '["tests.clerk_hooks.plain"]'}, "is not a hook"),
         ({"hooks": '"tests.clerk_hooks.Spy"'}, "Hooks are a list of dotted paths."),
-        ({"compiler_settings": '{"sections": ["summary"]}'}, "sections is read by the compiler sections, and this"),
-        ({"compiler_settings": "[1]"}, "Settings of a compiler are an object"),
-        ({"message_compiler": "sections", "compiler_settings": '{"sections": ["sumary"]}'}, "some of summary, conv"),
-        ({"message_compiler": "sections", "compiler_settings": '{"section": []}'}, "is no setting of a compiler"),
+        ({"compiler_settings": '{"sections": ["summary"]}'}, "Only the compiler sections reads sections; this"),
+        ({"compiler_settings": "[1]"}, "Compiler settings are an object"),
+        (
+            {"message_compiler": "sections", "compiler_settings": '{"sections": ["sumary"]}'},
+            "one or more of summary, conv",
+        ),
+        ({"message_compiler": "sections", "compiler_settings": '{"section": []}'}, "is not a compiler setting"),
         ({"tool_choice": "look_up"}, "nor one of its tools, of which it has none."),
         ({"driver": "scripted", "driver_settings": '{"script": [{"say": "x"}]}'}, "script/0/say"),
         ({"driver_settings": '{"max_retries": 2}'}, "This driver has no settings."),
         ({"driver_settings": '"x"'}, "Driver settings are an object"),
-        ({"model_settings": '{"temperature": "hot"}'}, "temperature is a number from 0 to 2."),
-        ({"model_settings": '{"extra_headers": {}}'}, "is no setting of a model. There are cache,"),
-        ({"model": "gpt-5"}, "names no model. Known forms:"),
-        ({"finish_reasons": '["lenght"]'}, "is no finish reason. There are stop, length,"),
-        ({"finish_reasons": '"length"'}, "A list of finish reasons"),
-        ({"max_steps": "0"}, "At least 1: with 0 a run stops before"),
+        ({"model_settings": '{"temperature": "hot"}'}, "temperature must be a number from 0 to 2."),
+        ({"model_settings": '{"extra_headers": {}}'}, "is not a model setting. Known settings: cache,"),
+        ({"model": "gpt-5"}, "is not a model name. Known forms:"),
+        ({"finish_reasons": '["lenght"]'}, "is not a finish reason. The reasons are stop, length,"),
+        ({"finish_reasons": '"length"'}, "Give a list of finish reasons"),
+        ({"max_steps": "0"}, "At least 1: with 0, a run stops before"),
         ({"denied_subagents": '["nobody"]'}, "There is no agent"),
         ({"instructions": "a\x00b"}, "Null characters are not allowed"),
     ],
@@ -188,7 +191,7 @@ def test_a_chosen_tool_is_one_of_those_ticked(staff: Client) -> None:
 
 
 class TestWhatCouldNotBeLoadedAgain:
-    """Whatever the admin takes can be dumped and loaded."""
+    """Everything the admin accepts can be dumped and loaded."""
 
     @pytest.fixture
     def support(self, staff: Client) -> Agent:
@@ -233,7 +236,7 @@ class TestWhatCouldNotBeLoadedAgain:
         self.stays(staff, support, "rule careful")
         self.stays(staff, route, "rule careful")
         taken_out = submit(staff, address(Agent, "change", support.pk), **{"routes-0-DELETE": "on"})
-        assert "These name a route that is to go: rule careful." in errors_of(taken_out)
+        assert "These name a route you want to delete: rule careful." in errors_of(taken_out)
         Rule.objects.update(route="", tool="pay_out")
         Tool.objects.filter(name="pay_out").update(missing_since=timezone.now())
         self.stays(staff, Tool.objects.get(name="pay_out"), "rule careful")
@@ -276,7 +279,7 @@ class TestWhatCouldNotBeLoadedAgain:
 
 
 class TestANameThatIsKnown:
-    """Rules for it would be for nobody, and a newcomer by the old name would take its grants."""
+    """Its rules would apply to no agent, and a new one with the old name would take its grants."""
 
     @pytest.fixture
     def page(self, staff: Client) -> str:
@@ -288,7 +291,7 @@ class TestANameThatIsKnown:
         rule = Rule.objects.create(name="never", agent="support", tool="pay_out", verdict="deny")
         Rule.objects.create(name="others", agent="sales", verdict="deny")
         said = errors_of(submit(staff, page, name="helpers"))
-        assert "know this agent by its name: rule never. Let them" in said
+        assert "refer to this agent by name: rule never. Make them" in said
         save(staff, page, description="Helps.")
         rule.delete()
         save(staff, page, name="helpers")
@@ -297,14 +300,14 @@ class TestANameThatIsKnown:
         at = {"created_at": timezone.now(), "updated_at": timezone.now()}
         suite = EvalSuite.objects.create(name="nightly", **at)
         case = EvalCase.objects.create(suite=suite, name="asks", kind="ask", agent="support", document={}, **at)
-        assert "by its name: eval case asks." in errors_of(submit(staff, page, name="helpers"))
+        assert "by name: eval case asks." in errors_of(submit(staff, page, name="helpers"))
         case.delete()
         save(staff, page, name="helpers")
 
     def test_is_kept_while_a_switch_stops_the_agent(self, staff: Client, page: str, ada: User) -> None:
         with ledger.transaction():
             switch = switches.engage("agent", "support", ada, "It says too much.")
-        assert "by its name: kill switch on the agent support." in errors_of(submit(staff, page, name="helpers"))
+        assert "by name: kill switch on the agent support." in errors_of(submit(staff, page, name="helpers"))
         save(staff, page, description="Helps.")
         assert switch is not None
         with ledger.transaction():
@@ -320,7 +323,7 @@ class TestANameThatIsKnown:
     def test_of_a_route_is_kept_while_a_rule_is_for_it(self, staff: Client, page: str) -> None:
         rule = Rule.objects.create(name="careful", route="refunds", verdict="ask")
         own = address(Route, "change", Route.objects.get().pk)
-        assert "know this route by its name: rule careful." in errors_of(submit(staff, own, name="returns"))
+        assert "refer to this route by name: rule careful." in errors_of(submit(staff, own, name="returns"))
         assert "rule careful" in errors_of(submit(staff, page, **{"routes-0-name": "returns"}))
         rule.agent = "sales"  # a route of another agent
         rule.save()
@@ -339,7 +342,7 @@ class TestANameThatIsKnown:
 
 
 class TestANameOthersAskBy:
-    """The tool that asks an agent is called after it: what is set for the one is set for the other."""
+    """The tool that asks an agent has the agent's name: what is set for one is set for the other."""
 
     @pytest.fixture
     def payments(self, staff: Client) -> Agent:
@@ -361,7 +364,7 @@ class TestANameOthersAskBy:
     ) -> None:
         other = Agent.objects.create(name="lead", **columns)
         page = address(Agent, "change", payments.pk)
-        assert f"know this agent by its name: {said}." in errors_of(submit(staff, page, name="payouts"))
+        assert f"refer to this agent by name: {said}." in errors_of(submit(staff, page, name="payouts"))
         other.delete()
         save(staff, page, name="payouts")
 
@@ -384,7 +387,7 @@ class TestANameOthersAskBy:
         Delegation.objects.create(lender=marco, deputy=dana, tools=["pay"], **until)
         page = address(Agent, "change", payments.pk)
         said = errors_of(submit(staff, page, name="payouts"))
-        assert "by its name: right lent to marco for dana (tool ask_payments)." in said
+        assert "by name: right lent to marco for dana (tool ask_payments)." in said
         Delegation.objects.filter(pk=lent.pk).update(ended_at=now)
         save(staff, page, name="payouts")
 
@@ -409,7 +412,7 @@ class TestANameOthersAskBy:
         gone.delete()
         agent_tools.sync("test")
         page = address(Agent, "change", payments.pk)
-        assert "There is a tool ask_payouts already" in errors_of(submit(staff, page, name="payouts"))
+        assert "A tool ask_payouts already exists" in errors_of(submit(staff, page, name="payouts"))
         Tool.objects.get(name="ask_payouts").delete()
         save(staff, page, name="payouts")
 

@@ -1,4 +1,4 @@
-"""Breakers are looked at, reset with a reason and given thresholds; who did what is their history."""
+"""Breakers can be viewed, reset with a reason and given thresholds; their history shows who did what."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What people have allowed ahead, to look at: what has become a secret since is none of it."""
+"""A view of what people have allowed ahead, without values that have since become secret."""
 
 import pytest
 from django.contrib.auth.models import User

@@ -1,4 +1,4 @@
-"""Guidelines are written in the admin: with relations, versions and how often each was cited."""
+"""Guidelines are edited in the admin: with relations, versions and how often each was cited."""
 
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ def test_a_relation_is_added_beside_its_guideline_and_only_within_the_agent(guid
     elsewhere = Guideline.objects.create(agent=Agent.objects.create(name="other"), name="third", action="Three.")
     row = {"relations-TOTAL_FORMS": "1", "relations-0-kind": "entails", "relations-0-source": first.pk}
     url = address(Guideline, "change", first.pk)
-    assert "Both guidelines are of one agent." in errors_of(
+    assert "Both guidelines must belong to one agent." in errors_of(
         submit(client, url, **row, **{"relations-0-target": elsewhere.pk})
     )
     save(client, url, **row, **{"relations-0-target": second.pk})
@@ -65,7 +65,7 @@ def test_a_relation_is_added_beside_its_guideline_and_only_within_the_agent(guid
     ("fields", "problem"),
     [
         ({"matcher": "python", "python": "no.such"}, "no.such cannot be imported"),
-        ({"matcher": "python"}, "A guideline that code matches names the function"),
+        ({"matcher": "python"}, "A guideline that code matches must name a function"),
         ({"condition": "", "action": ""}, "A model needs a condition, or an action"),
     ],
 )
@@ -97,4 +97,4 @@ def test_two_tools_are_set_to_overlap(guide: Guide, client: Client) -> None:
     save(client, address(ToolRelation, "add"), source=first.pk, target=second.pk)
     assert ToolRelation.objects.get().target == second
     again = submit(client, address(ToolRelation, "add"), source=first.pk, target=first.pk)
-    assert "A tool has no relation to itself." in errors_of(again)
+    assert "A tool cannot have a relation to itself." in errors_of(again)

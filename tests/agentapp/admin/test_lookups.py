@@ -1,4 +1,4 @@
-"""The address of a list in the admin asks what the list's filters ask, and nothing else of any column."""
+"""The address of a list in the admin can ask what the list's filters ask, and nothing else about any column."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ from tests.conftest import Clerk, call, calls, says
 
 pytestmark = pytest.mark.django_db
 MODELS = list(admin.site._registry)
-# What is masked or left out on the pages of the row, and what repeats it.
+# Columns that the row's pages mask or leave out, and columns that repeat them.
 MASKED = {
     Run: {"script", "mocks", "opening", "request_digest", "lease_token"},
     Step: {"provider_parts", "text", "reasoning"},
@@ -154,7 +154,7 @@ def test_no_search_looks_through_what_is_masked(model: Any) -> None:
 
 
 def test_no_field_completes_what_somebody_types_by_searching(staff: Client) -> None:
-    """Django's address for that searches `search_fields`; it answers with names, which are on the lists too."""
+    """Django's address for that searches `search_fields`; its answers are names, which the lists show too."""
     asked = {"app_label": "agentapp", "model_name": "step", "field_name": "run", "term": "hunter2"}
     assert staff.get(reverse("admin:autocomplete"), asked).json()["results"] == []
     assert Agent.objects.count() == 0

@@ -84,10 +84,10 @@ def test_a_server_that_does_not_answer_is_added_and_said_so(staff: Client, setti
         ({"address": "https://[::1"}, "Give an address that starts with https://"),
         ({"address": "https://a.test:99999/"}, "Give an address that starts with https://"),
         ({"address": "file:///etc/passwd"}, "Give an address that starts with https://"),
-        ({"address": "https://ada:secret@a.test/"}, "The address holds a name or a password"),
+        ({"address": "https://ada:secret@a.test/"}, "The address contains a user name or password"),
         ({"address": "https://a.test/", "credential": "Bearer abc"}, "Enter a valid value"),
         ({"command": "peer", "credential": "SHOP"}, "A command gets its credentials from MCP_COMMANDS."),
-        ({"command": "peer", "name": "taken"}, "A source has this name already."),
+        ({"command": "peer", "name": "taken"}, "Another source already has this name."),
     ],
 )
 def test_what_is_no_server_is_not_added(staff: Client, started: Peer, fields: dict[str, str], message: str) -> None:
@@ -107,7 +107,7 @@ def test_who_may_not_add_sources_adds_none(client: Client, mia: User, started: P
     assert not ToolSource.objects.exists()
 
 
-# --- How it fares -------------------------------------------------------------------------------
+# --- Its health ---------------------------------------------------------------------------------
 
 
 def check(client: Client, *sources: ToolSource) -> Any:
@@ -124,7 +124,7 @@ def test_a_server_is_checked_when_somebody_says_so(staff: Client, source: ToolSo
 
 def test_what_is_no_server_is_not_checked(staff: Client) -> None:
     python = ToolSource.objects.create(name="shop", kind="python", location="shop")
-    assert "shop is no MCP server" in told(check(staff, python))
+    assert "shop is not an MCP server" in told(check(staff, python))
     assert not SourceHealth.objects.exists()
 
 
@@ -191,7 +191,7 @@ def test_a_contract_that_changed_once_more_is_not_accepted(staff: Client, source
     refresh(source, "test")
     note = Tool.objects.get(name="note")
     response = staff.post(reverse("admin:tool_accept", args=[note.pk]), {"seen": "something-else"})
-    assert "changed it again meanwhile" in told(response)
+    assert "changed it again in the meantime" in told(response)
     note.refresh_from_db()
     assert note.waiting_contract is not None
 

@@ -1,4 +1,4 @@
-"""Changes to people and groups are events without passwords; nobody reaches above themselves."""
+"""Changes to people and groups are events without passwords; nobody can raise their own rights."""
 
 from typing import Any
 from urllib.parse import unquote, unquote_plus
@@ -44,7 +44,7 @@ def test_a_new_person_is_an_event_without_a_password(staff: Client) -> None:
 
 def test_nobody_gets_a_name_that_somebody_has_but_for_capitals(staff: Client, sam: User, dana: User) -> None:
     url = address(User, "change", dana.pk)
-    assert "Somebody is called so already" in errors_of(submit(staff, url, username="SAM"))
+    assert "Somebody already has this name" in errors_of(submit(staff, url, username="SAM"))
     save(staff, url, username="Dana")
     dana.refresh_from_db()
     assert dana.username == "Dana"
@@ -176,7 +176,7 @@ def test_a_group_that_rules_know_by_name_keeps_it_and_stays(root: Client, terms:
     group = Group.objects.create(name="second line")
     rule = Rule.objects.create(name="refunds", verdict="ask", **terms)
     page = submit(root, address(Group, "change", group.pk), name="third line")
-    assert "know this group by its name: refunds" in page.content.decode()
+    assert "refer to this group by name: refunds" in page.content.decode()
     assert "rule refunds" in root.get(address(Group, "delete", group.pk)).content.decode()
     Rule.objects.filter(pk=rule.pk).update(escalation=[], thresholds=[])
     submit(root, address(Group, "change", group.pk), name="third line")
@@ -189,7 +189,7 @@ def test_a_group_that_a_draft_names_keeps_its_name(root: Client, ada: User) -> N
     drafted = Rule(name="refunds", verdict="ask")
     rule_versions.draft_new(drafted, [group], ada, "user:ada")
     page = submit(root, address(Group, "change", group.pk), name="third line")
-    assert "know this group by its name: refunds" in page.content.decode()
+    assert "refer to this group by name: refunds" in page.content.decode()
 
 
 LATER = 600

@@ -1,4 +1,4 @@
-"""What retention would take away is shown in the admin, and nothing is taken by looking."""
+"""The admin shows what retention would delete, and looking deletes nothing."""
 
 from datetime import timedelta
 from typing import Any

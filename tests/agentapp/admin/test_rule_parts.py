@@ -26,7 +26,7 @@ def staff(client: Client, ada: User, settings: Any) -> Client:
 
 
 def meant(staff: Client, **fields: Any) -> str:
-    """What the page says of a rule that is being typed."""
+    """What the page says of a rule while it is typed."""
     typed = {"verdict": "ask", "approvals_needed": "1", "on_expiry": "reject", "active": "on", **fields}
     answer = staff.post(reverse("admin:rule_meaning"), typed, headers={"x-part": "1"})
     assert answer.status_code == 200
@@ -45,8 +45,9 @@ def test_the_rule_is_said_in_words_as_it_is_typed(staff: Client, roles: dict[str
         allowed_decisions=["approve", "reject"],
     )
     assert (
-        "A call of pay_out where args.amount > 100.0 waits for 2 different people in the group approver, never whoever "
-        "started the run. If nobody decides within 1 hour, it is rejected. People may only approve it or reject it."
+        "A call of pay_out where args.amount > 100.0 waits for 2 different people in the group approver, but not the "
+        "person who started the run. If nobody decides within 1 hour, it is rejected. People may only approve it or "
+        "reject it."
     ) in text
     assert not Rule.objects.exists()
     assert ledger.height() == seen
@@ -63,7 +64,7 @@ def test_the_names_of_the_chosen_tool_are_offered(staff: Client) -> None:
     ("condition", "said"),
     [
         ("args.amount >", "it ends at character 14, where something is missing."),
-        ("args.amount = 4.0", "'=' cannot stand at character 13. Equal is written ==."),
+        ("args.amount = 4.0", "'=' is not allowed at character 13. Use == for equality."),
         ("world.peace", "Unknown name 'world'"),
         ("args.amout > 1.0", "pay_out has no argument amout."),
         ("args.account > 5.0", "It cannot be evaluated for an example"),
@@ -113,7 +114,7 @@ def test_a_condition_that_names_what_its_tool_does_not_have_is_saved_with_a_warn
 @pytest.mark.parametrize(
     ("tool", "condition", "said"),
     [
-        ("pay_out", "args.amount > '5'", "(it puts together what has different types, as a number and a text)"),
+        ("pay_out", "args.amount > '5'", "(it combines different types, such as a number and text)"),
         ("pay_out", "args.account", "(it gave str, not true or false)"),
         ("pay_out", "1 + 1", "(it gave int, not true or false)"),
         ("", "1 + 1", "The condition cannot be evaluated (it gave int, not true or false). Such a call waits"),

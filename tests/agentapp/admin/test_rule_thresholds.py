@@ -40,7 +40,7 @@ def test_thresholds_are_stored_and_said_in_words(staff: Client, groups: list[int
     assert stored.thresholds[1] == {"approve": 1, "deny": 2, "group": "Managers"}
     words = in_words(stored, ["Payments", "Managers"])
     assert "in production" in words
-    assert "waits for two of Payments, or one of Managers (two rejections end it), never whoever" in words
+    assert "waits for two of Payments, or one of Managers (two rejections end it), but not the person" in words
 
 
 @pytest.mark.parametrize("typed", ["", "[]", "null"])
@@ -54,7 +54,7 @@ def test_nothing_typed_is_the_simple_form(staff: Client, groups: list[int], type
 @pytest.mark.parametrize(
     ("typed", "why"),
     [
-        ('[{"approve": 0}]', "Threshold 1: approve is a number of people"),
+        ('[{"approve": 0}]', "Threshold 1: approve must be a number of people"),
         ('[{"approve": 1, "group": "Legal"}]', "is not among the rule"),
         ('[{"approve": 1, "condition": "agent.name"}]', "Unknown name"),
         ("two of Payments", "The JSON is malformed"),
@@ -75,7 +75,7 @@ def test_a_condition_about_other_calls_is_tried_as_if_there_were_none(staff: Cli
     said = rule_parts.meaning(asked, [])
     assert said["holds"] is True
     asked.condition = "history.count('pay_out') < 1"
-    assert "Of the history a condition can ask" in rule_parts.meaning(asked, [])["problem"]
+    assert "A condition can only ask history" in rule_parts.meaning(asked, [])["problem"]
 
 
 def test_the_file_carries_thresholds_and_environments(staff: Client, groups: list[int]) -> None:
@@ -87,5 +87,5 @@ def test_the_file_carries_thresholds_and_environments(staff: Client, groups: lis
     assert load(dump(), "test") == []
     with pytest.raises(ConfigurationRefused, match=r"rules\.two\.thresholds: Threshold 2: 'Managers' is not among"):
         load("rules: {two: {groups: [Payments]}}", "test")
-    with pytest.raises(ConfigurationRefused, match=r"rules\.two\.thresholds: Threshold 1: approve is"):
+    with pytest.raises(ConfigurationRefused, match=r"rules\.two\.thresholds: Threshold 1: approve must be"):
         load("rules: {two: {thresholds: [{approve: 0}]}}", "test")

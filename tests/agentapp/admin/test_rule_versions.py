@@ -1,4 +1,4 @@
-"""A rule lives by versions: drafted, simulated, activated, brought back. What is in force stays until then."""
+"""Rules change by versions: drafted, simulated, activated, restored. The rule in force stays until then."""
 
 from datetime import timedelta
 from typing import Any
@@ -177,7 +177,7 @@ def test_somebody_else_than_the_last_editor_activates_where_that_is_asked(
     otto.groups.set([roles["admin"]])
     change(staff, rule, condition="args.amount > 50.0")
     do(staff, rule, "simulate")
-    assert "somebody else activates it" in do(staff, rule, "activate")
+    assert "somebody else must activate it" in do(staff, rule, "activate")
     staff.force_login(otto)
     assert "is in force" in do(staff, rule, "activate")
     rule.refresh_from_db()
@@ -197,7 +197,7 @@ def test_a_rule_that_allows_is_switched_off_at_once(staff: Client) -> None:
 @pytest.mark.parametrize("by", ["button", "list"])
 def test_a_rule_that_asks_is_switched_off_only_after_a_simulation(staff: Client, rule: Rule, by: str) -> None:
     if by == "button":
-        assert "Without pay-large calls may run" in do(staff, rule, "switch-off")
+        assert "Without pay-large, calls may run" in do(staff, rule, "switch-off")
         change(staff, rule, active=None)
     else:
         staff.post(address(Rule, "changelist"), {"action": "switch_off", "_selected_action": [str(rule.pk)]})

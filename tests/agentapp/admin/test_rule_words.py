@@ -1,4 +1,4 @@
-"""The numbers of a simulation read as sentences."""
+"""A simulation's numbers, written as sentences."""
 
 from typing import Any
 
@@ -20,8 +20,8 @@ def said(**numbers: Any) -> list[str]:
 @pytest.mark.parametrize(
     ("numbers", "sentences"),
     [
-        ({"looked_at": 0}, ["No call of the last 30 days is one that this rule is about, before or after."]),
-        ({}, ["200 calls of the last 30 days looked at.", "None would be ruled on otherwise."]),
+        ({"looked_at": 0}, ["No call of the last 30 days falls under this rule, before or after the change."]),
+        ({}, ["200 calls of the last 30 days looked at.", "None would be ruled on differently."]),
         (
             {"changed": 19, "more_ask": 14, "fewer_ask": 2, "more_refused": 3},
             ["200 calls of the last 30 days looked at.", "14 more would ask, 2 fewer.", "3 more would be refused."],
@@ -31,8 +31,8 @@ def said(**numbers: Any) -> list[str]:
             [
                 "The latest 5000 calls of the last 30 days looked at, and not those before them.",
                 "1 fewer would be refused.",
-                "1 of these would go so by the rules of today, without this draft.",
-                "Of 1 call nobody knows: it hangs on what was not kept.",
+                "1 of these would turn out so under today's rules, without this draft.",
+                "For 1 call nobody knows: it depends on what was not kept.",
             ],
         ),
     ],

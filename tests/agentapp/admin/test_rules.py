@@ -1,4 +1,4 @@
-"""Rules are edited with typed fields, and refused with a sentence when they could not protect."""
+"""Rules are edited in typed fields, and refused with a sentence if they could not protect."""
 
 from typing import Any
 
@@ -88,13 +88,13 @@ def test_a_change_is_one_event_and_one_version_links_included(staff: Client, rol
         ({"allowed_decisions": ["dance"]}, "dance is not one of the available choices"),
         ({"tool": "fly"}, "fly is not one of the available choices"),
         ({"agent": "nobody"}, "nobody is not one of the available choices"),
-        ({"verdict": "allow", "tool": ""}, "A rule that allows must name one tool exactly, or only reads."),
+        ({"verdict": "allow", "tool": ""}, "A rule that allows must name one tool exactly, or cover only reads."),
         ({"verdict": ""}, "This field is required"),
         ({"approvals_needed": "0"}, "At least one person must approve."),
-        ({"hold_seconds": "61"}, "A decision can be held for 60 seconds at most."),
+        ({"hold_seconds": "61"}, "A decision can be held for at most 60 seconds."),
         (
             {"risk": "low", "approvals_needed": "1", "grants_allowed": "on"},
-            "A grant does not show who approves, so none answers where a rule asks that.",
+            "A grant does not show who approves, so none answers if a rule asks for that.",
         ),
         ({"name": "two words"}, "Enter a valid"),
     ],
@@ -155,7 +155,7 @@ def test_steps_are_chosen_line_by_line_and_kept_in_their_order(staff: Client, ro
 @pytest.mark.parametrize("field", ["expires_seconds", "target_seconds"])
 def test_a_time_that_no_calendar_has_room_for_is_refused(staff: Client, field: str) -> None:
     for seconds in ("315360001", "1000000000000", "1" + 40 * "0"):
-        assert "Ten years at most" in errors_of(submit(staff, address(Rule, "add"), **rule(**{field: seconds})))
+        assert "At most ten years" in errors_of(submit(staff, address(Rule, "add"), **rule(**{field: seconds})))
     assert not Rule.objects.exists()
 
 

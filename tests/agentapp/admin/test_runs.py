@@ -1,4 +1,4 @@
-"""The records of runs can be looked at, without their secrets, and not changed."""
+"""Records of runs can be viewed, without their secrets, and not changed."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ SECRET, DIGEST = "hunter2", "d1935" * 12
 
 @pytest.fixture
 def staff(client: Client, ada: User) -> Client:
-    """One of each record; the call's arguments hold a secret everywhere they stand."""
+    """One of each record; the call's arguments hold a secret wherever they are stored."""
     now, arguments = timezone.now(), f'{{"pin":"{SECRET}","to":"<b>7</b>"}}'
     source = ToolSource.objects.create(name="shop", location="shop.tools")
     tool = Tool.objects.create(name="pay", source=source, version="1", secret_fields=["pin"])
@@ -83,6 +83,13 @@ def test_arguments_are_shown_with_their_secrets_masked(staff: Client) -> None:
     text = staff.get(address(ToolExecution, "change", ToolExecution.objects.get().pk)).content.decode()
     assert text.count("••••••") == 4
     assert "&lt;b&gt;7&lt;/b&gt;" in text
+
+
+def test_a_ruling_and_a_result_are_read_line_by_line(staff: Client) -> None:
+    ToolExecution.objects.update(ruling={"verdict": "ask", "reason": "Refunds need one person."})
+    page = staff.get(address(ToolExecution, "change", ToolExecution.objects.get().pk)).content.decode()
+    for line in ("&quot;verdict&quot;: &quot;ask&quot;", "&quot;reason&quot;: &quot;Refunds need one person.&quot;"):
+        assert f"<br>  {line}" in page
 
 
 def test_the_calls_of_a_plan_are_listed_without_their_arguments(

@@ -1,4 +1,4 @@
-"""The admin as a whole: grouped, said in words, cheap, and every change on record with before and after."""
+"""The admin as a whole: grouped, described in words, cheap, and every change recorded with before and after."""
 
 from typing import Any
 
@@ -68,7 +68,7 @@ def test_a_change_is_in_the_ledger_and_in_the_rows_history(
     was = getattr(row, column)
     save(staff, address(model, "change", row.pk), **{column: value})
     if model is Rule:
-        activate(staff, row)  # until then it is a draft
+        activate(staff, row)  # before, it is a draft
     event = configuration_events()[-1]
     assert (event.type, event.data["table"], event.data["key"]) == (
         "configuration.changed",
@@ -87,7 +87,7 @@ def test_a_history_begins_with_what_the_row_was_made_of_and_tells_of_no_other_ro
     for name in ("one", "two"):
         save(staff, address(Channel, "add"), name=name, kind="memory", config="{}")
     page = staff.get(address(Channel, "history", Channel.objects.get(name="one").pk)).content.decode()
-    assert "Made" in page
+    assert "Created" in page
     assert "now </span>one" in page
     assert "now </span>two" not in page
 
@@ -130,7 +130,7 @@ def test_a_list_without_rows_says_what_to_do(staff: Client) -> None:
     assert "Nothing is stopped" in staff.get(address(KillSwitch, "changelist")).content.decode()
     Rule.objects.create(name="r", verdict="ask")
     found = staff.get(address(Rule, "changelist"), {"q": "nothing like it"}).content.decode()
-    assert "Nothing fits" in found
+    assert "Nothing matches" in found
     assert "No rules yet" not in found
 
 

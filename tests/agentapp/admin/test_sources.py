@@ -1,4 +1,4 @@
-"""Whoever may change tools and their sources reads a document, picks page by page, and takes what was picked."""
+"""A person who may change tools and their sources reads a document, picks page by page, and adds what was picked."""
 
 import ipaddress
 import json
@@ -29,7 +29,7 @@ def staff(client: Client, ada: User) -> Client:
 
 
 def read(staff: Client, text: str, **more: str) -> str:
-    """Give a document; the address of the page to pick from."""
+    """Submit a document; returns the address of the page to pick from."""
     response = staff.post(reverse("admin:toolsource_import"), {"text": text, **more})
     assert response.status_code == 302, response.context["form"].errors
     return str(response.headers["Location"])
@@ -52,7 +52,7 @@ def test_a_document_is_read_picked_from_and_taken(staff: Client) -> None:
     assert not Tool.objects.exists()
     page = staff.get(url).content.decode()
     assert "POST /b" in page
-    assert "Import what is picked" in page
+    assert "Import picked operations" in page
     answer = pick(
         staff, url, "import", 0, 1, **{"name-1": "pay", "effect-0": "reversible", "credential-bearer": "SHOP"}
     )
@@ -87,7 +87,7 @@ def test_a_file_and_an_address_do_as_well(staff: Client, settings: Any) -> None:
         ({"text": '{"swagger": "2.0"}'}, "Swagger 2.0"),
         ({"url": "http://127.0.0.1:1/a"}, "not a public address"),
         ({"url": "ftp://shop.example/a"}, "not a way to reach a server"),
-        ({"text": shop(a="get"), "location": "gopher://shop"}, "beginning with https"),
+        ({"text": shop(a="get"), "location": "gopher://shop"}, "starting with https"),
         ({"text": shop(a="get"), "beginning": "a b"}, "valid value"),
     ],
 )
@@ -158,10 +158,10 @@ def test_a_document_read_anew_shows_the_difference(staff: Client) -> None:
 def test_what_is_wrong_is_said_and_the_picks_stay(staff: Client) -> None:
     url = read(staff, shop(a="get", b="post"))
     for more, message in (
-        ({"name-1": "a b"}, "no name that every"),
-        ({"effect-1": "read"}, "An import makes that no less"),
-        ({"effect-1": "none"}, "no effect class"),
-        ({"credential-bearer": "secret!"}, "no name of a credential"),
+        ({"name-1": "a b"}, "not a name that every"),
+        ({"effect-1": "read"}, "An import cannot weaken that"),
+        ({"effect-1": "none"}, "not an effect class"),
+        ({"credential-bearer": "secret!"}, "not the name of a credential"),
     ):
         answer = pick(staff, url, "import", 1, **more)
         assert answer.status_code == 422

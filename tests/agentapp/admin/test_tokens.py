@@ -95,7 +95,7 @@ def test_what_is_for_oneself_is_issued_to_nobody_else_by_whatever_way(ada: User,
             auth.issue_token(dana, "importer", [scope], "test", issued_by=ada)
         token, _ = auth.issue_token(dana, "importer", [scope], "test", issued_by=dana)
         assert auth.holds(token, scope)
-        ApiToken.objects.filter(pk=token.pk).update(issued_by=ada)  # as one of before
+        ApiToken.objects.filter(pk=token.pk).update(issued_by=ada)  # like an earlier token
         token.refresh_from_db()
         assert not auth.holds(token, scope)
         with pytest.raises(auth.TokenRefused):

@@ -63,9 +63,9 @@ def test_what_is_typed_is_shown_and_never_acts(shown: Callable[..., str]) -> Non
     ("typed", "said"),
     [
         ("{", "malformed or truncated"),
-        ("[]", "The arguments are an object"),
+        ("[]", "The arguments must be an object"),
         ('{"amount": NaN}', "NaN is not JSON"),
-        ('{"amount": 1, "amount": 2}', "stands twice"),
+        ('{"amount": 1, "amount": 2}', "appears twice"),
         ({"account": "1"}, "A call with these would be refused."),
     ],
 )
@@ -82,7 +82,7 @@ def test_the_words_are_checked_for_arguments_they_leave_out(
     Tool.objects.filter(pk=pay_out.pk).update(**whole)
     assert "The words name every argument" in shown({})
     Tool.objects.filter(pk=pay_out.pk).update(effects_template=[{"title": "Money leaves", "detail": ""}])
-    assert "The words leave an argument out:</strong> <code>pin</code>" in shown({})
+    assert "The words leave out an argument:</strong> <code>pin</code>" in shown({})
     assert "Leave out “pin”" in staff.get(address(Tool, "changelist")).content.decode()
 
 

@@ -1,4 +1,4 @@
-"""A tool's contract is read; its safety is set, with a warning where it gets weaker."""
+"""A tool's contract is read-only; its safety can be set, with a warning if it gets weaker."""
 
 from typing import Any
 
@@ -80,9 +80,9 @@ def test_a_stricter_effect_class_needs_no_warning(staff: Client) -> None:
     [
         ({"locked_fields": ["amout"]}, "amout is not one of the available choices"),
         ({"effect_class": "harmless"}, "harmless is not one of the available choices"),
-        ({"timeout_seconds": "1000000000000"}, "A day at most, which is 86400 seconds."),
+        ({"timeout_seconds": "1000000000000"}, "At most one day, which is 86400 seconds."),
         ({"timeout_seconds": "0"}, "A tool needs a deadline of at least one second."),
-        ({"max_attempts": "0"}, "A tool is tried at least once."),
+        ({"max_attempts": "0"}, "A tool must be tried at least once."),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_refused(

@@ -1,4 +1,4 @@
-"""Endpoints are set up, tried and read about; looking at a page sends nothing."""
+"""Endpoints are set up, tested and read about; viewing a page sends nothing."""
 
 import pytest
 from django.contrib.auth.models import Permission
@@ -37,7 +37,7 @@ def test_an_endpoint_is_made_on_record(staff):
         ({"credential": "whsec_abc"}, "capital letters"),
         ({"credential": ""}, "required"),
         ({"events": None}, "required"),
-        ({"previous_credential": "DESK"}, "another than the present one"),
+        ({"previous_credential": "DESK"}, "must differ from the current one"),
     ],
 )
 def test_what_cannot_work_is_not_taken(staff, wrong, message):
@@ -52,13 +52,13 @@ def test_a_test_is_sent_when_somebody_says_so_and_its_answer_is_told(staff, endp
     staff.head(url)
     assert receiver.received == []
     page = staff.post(url, follow=True).content.decode()
-    assert "The test was taken by desk, which answered 204." in page
+    assert "The test was accepted: desk answered 204." in page
     [got] = receiver.received
     assert b'"type":"webhook.test"' in got.body
     assert Event.objects.get(type="webhook.tested").data == {"endpoint": "desk"}
     receiver.answers = [(500, {}, f"no <b>, {SECRET}".encode())]
     page = staff.post(url, follow=True).content.decode()
-    assert "The test was not taken by desk. The server answered 500: no &lt;b&gt;, [redacted]" in page
+    assert "The test was not accepted by desk. The server answered 500: no &lt;b&gt;, [redacted]" in page
     # A test that failed is not sent again.
     assert webhooks.due_endpoints() == []
 
@@ -106,12 +106,12 @@ def test_who_may_only_look_sends_nothing(client, endpoint, receiver, sam):
 
 def test_an_endpoint_says_how_it_fares(staff, endpoint, receiver):
     page = address(WebhookEndpoint, "changelist")
-    assert "not been told of anything" in staff.get(page).content.decode()
+    assert "not been told anything" in staff.get(page).content.decode()
     receiver.answers = [(500, {}, b""), (410, {}, b"")]
     happens()
     webhooks.collect()
     webhooks.send_due(endpoint.pk)
-    assert "Takes nothing since" in staff.get(page).content.decode()
+    assert "Has taken nothing since" in staff.get(page).content.decode()
     happens()
     webhooks.collect()
     webhooks.send_due(endpoint.pk)

@@ -1,4 +1,4 @@
-"""A client that holds every answer against the OpenAPI document, and runs with calls that wait for people."""
+"""A client that checks every answer against the OpenAPI document, and runs with calls that wait for people."""
 
 import functools
 import json
@@ -40,7 +40,7 @@ REFUND_SCHEMA = {
 
 @dataclass
 class Answer:
-    """A response, read."""
+    """A response, parsed."""
 
     status: int
     data: Any
@@ -53,7 +53,7 @@ class Answer:
 
 @dataclass
 class ApiClient:
-    """Calls the API with one token. Each answer must be one the OpenAPI document declares."""
+    """Calls the API with one token. The OpenAPI document must declare each answer."""
 
     secret: str = ""
     http: Client = field(default_factory=Client)
@@ -86,7 +86,7 @@ def document() -> dict[str, Any]:
 
 
 def assert_declared(method: str, path: str, status: int, content_type: str, data: Any) -> None:
-    """The status, the media type and the shape of an answer stand in the document."""
+    """The document declares the status, media type and shape of an answer."""
     declared = document()
     operation = _operation(declared, method, f"{PREFIX}{path}")
     if operation is None:
@@ -240,7 +240,7 @@ def ask(make_run: Callable[..., Run], propose: Callable[..., ToolExecution]) -> 
 
 @pytest.fixture
 def lost(make_run: Callable[..., Run], ask: Callable[..., Approval]) -> Callable[..., ToolExecution]:
-    """`lost(starter)`: an approved call whose worker died, so that nobody knows what it did."""
+    """`lost(starter)`: an approved call whose worker died, so that its outcome is unknown."""
 
     def make(starter: User) -> ToolExecution:
         approval = ask(starter)

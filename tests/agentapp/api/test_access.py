@@ -15,7 +15,7 @@ from agentapp.api import api
 from agentapp.models import ApiToken, Run
 
 SOME_ID = uuid.UUID(int=7)
-# Every operation of the API with the scope it asks for. `test_no_operation_is_missing_here` holds it complete.
+# Every operation of the API with the scope it needs. `test_no_operation_is_missing_here` keeps it complete.
 OPERATIONS = [
     ("POST", "/runs", "runs:create"),
     ("GET", "/runs", "runs:read"),
@@ -114,7 +114,7 @@ def test_with_another_scope_there_is_403_before_anything_is_looked_up(
 
 @each_operation
 def test_with_the_scope_the_token_gets_through(client_of: Any, ada: User, method: str, path: str, scope: str) -> None:
-    """To the next question: whether there is such a row, and whether the body makes sense."""
+    """Through to the next checks: whether the row exists, and whether the body makes sense."""
     passed = client_of(ada, scope).send(method, path, b"{}")
     without_body = ("/cancel", "/retry", "/pause", "/resume", "/reset", "/take_over", "/hand_back", "/ask_again")
     without_body += ("/hand_over", "/links", f"/runs/{SOME_ID}/fork", "/replay")

@@ -1,4 +1,4 @@
-"""Bodies that are not what they should be: a precise answer, and nothing changed."""
+"""Bodies that are wrong in some way: a precise answer, and nothing changed."""
 
 import json
 import logging
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from agentapp.api.errors import CODES, TYPE_PREFIX
 from agentapp.models import Agent, Run
-from approvals import decisions, standing, verdicts
+from approvals import accepting, decisions, standing
 from tests.agentapp.api.conftest import PREFIX, document
 
 NEW = {"agent": "support", "input": "Please refund the kettle."}
@@ -84,8 +84,8 @@ def test_a_body_of_another_type_is_refused(starting: Any, content_type: str) -> 
 @pytest.mark.parametrize("body", [[], [1], "text", 5])
 def test_a_body_that_is_no_object_is_said_to_need_one(starting: Any, body: Any) -> None:
     refused = starting.post("/runs", body)
-    assert (refused.code, refused.data["detail"]) == ("invalid", "A JSON object is required as the body.")
-    assert starting.post("/runs", {**NEW, "metadata": [1]}).data["detail"] == "metadata: An object is required."
+    assert (refused.code, refused.data["detail"]) == ("invalid", "The body must be a JSON object.")
+    assert starting.post("/runs", {**NEW, "metadata": [1]}).data["detail"] == "metadata: It must be an object."
 
 
 @pytest.mark.parametrize("content_type", ["application/json; charset=utf-8", "application/json;charset=UTF-8"])
@@ -95,7 +95,7 @@ def test_a_charset_that_says_what_json_is_anyway_is_fine(starting: Any, content_
 
 @pytest.fixture
 def cancelled(starting: Any) -> Callable[..., Any]:
-    """`cancelled(content)`: the answer to a cancellation with a body, which takes none, and the run afterwards."""
+    """`cancelled(content)`: the answer to a cancellation with a body, though it takes none, and the run afterwards."""
     run = Run.objects.get(pk=starting.post("/runs", NEW).data["id"])
 
     def cancel(content: bytes, content_type: str = "application/json") -> Any:
@@ -178,7 +178,7 @@ def test_every_code_that_an_action_can_refuse_with_has_a_title() -> None:
     names = "actions asking asking_again commenting controls conversing customer_links customers deciding forking"
     names += " granting replaying starting takeover undoing"
     of_actions = [Path(settings.BASE_DIR, f"agentapp/{name}.py") for name in names.split()]
-    of_actions += [Path(str(module.__file__)) for module in (standing, verdicts)]
+    of_actions += [Path(str(module.__file__)) for module in (standing, accepting)]
     of_actions += Path(decisions.__file__).parent.glob("*.py")
     of_pages = {"already_answered", "limits", "not_grantable", "reauthenticate", "signature"}
     sources = [file.read_text() for file in of_actions]
@@ -208,7 +208,7 @@ bodies = json_values | st.dictionaries(st.sampled_from(FIELDS), json_values | PL
 
 @contextmanager
 def undone() -> Iterator[None]:
-    """What one example changes is not there for the next."""
+    """What one example changes is gone for the next."""
     with transaction.atomic():
         yield
         transaction.set_rollback(True)
@@ -248,7 +248,7 @@ def test_no_query_is_our_failure(reading: Any, query: dict[str, Any]) -> None:
 
 @pytest.fixture
 def open_calls(client_of: Any, ask: Any, lost: Any, sam: User, dana: User) -> Any:
-    """An approval and a call of unknown outcome, and a client that may speak about both."""
+    """An approval and a call of unknown outcome, and a client that may act on both."""
     return ask(sam), lost(sam), client_of(dana, "approvals:decide")
 
 

@@ -1,4 +1,4 @@
-"""Whatever is done by a token is recorded as done by it: the trail tells a program from the person at the console."""
+"""What is done with a token is recorded as such: the trail tells a program from the person at the console."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Conversations over the API: what was said, by whom it may be read, versions and forks."""
+"""Conversations over the API: what was said, who may read it, versions and forks."""
 
 from collections.abc import Callable
 from typing import Any

@@ -23,7 +23,7 @@ PAY = calls(call("p", "pay", account="ana", amount=5))
 
 
 class Stream:
-    """A customer's side of the stream: what came, by name."""
+    """A customer's side of the stream: what arrived, by name."""
 
     def __init__(self, path: str, headers: list[tuple[bytes, bytes]]) -> None:
         scope: dict[str, Any] = {"type": "http", "http_version": "1.1", "method": "GET", "path": path,
@@ -80,7 +80,7 @@ async def listening(path: str, **headers: str) -> AsyncIterator[Stream]:
 
 
 async def beside(act: Any, *arguments: Any) -> Any:
-    """Do something over another connection, as another process does."""
+    """Do something over another connection, as another process would."""
 
     def work() -> Any:
         try:
@@ -156,7 +156,7 @@ def test_what_an_agent_without_tools_has_written_so_far_is_told(clerk, access, b
 
 
 class SaidMeanwhile(live.Subscriber):
-    """Somebody says something in the very moment in which it begins to listen."""
+    """Somebody writes at the very moment it begins to listen."""
 
     access: Any = None
 
@@ -200,7 +200,7 @@ def test_a_link_opens_its_conversation_until_it_is_taken_back(clerk, access, sam
 
 
 def test_of_a_conversation_a_stream_too_many_takes_the_place_of_the_oldest(clerk, access, sam, bearer, monkeypatch):
-    """As of a customer who is gone without a word: it is told nothing more, and the others are."""
+    """As with a customer who is gone without a word: that stream gets nothing more, and the others go on."""
     monkeypatch.setattr(customer_stream, "MAX_STREAMS", 2, raising=False)
     link = customer_links.make(access.conversation, sam, timezone.now() + timedelta(hours=1), "test")
     path = f"/talk/{customer_links.signed(link)}/events/"
@@ -222,7 +222,7 @@ def test_of_a_conversation_a_stream_too_many_takes_the_place_of_the_oldest(clerk
 
 
 def test_streams_that_nobody_reads_cannot_be_opened_without_end(clerk, access, bearer, monkeypatch):
-    """They are not told that another has their place: what is sent to them waits."""
+    """They do not hear that another stream has taken their place: what is sent to them waits."""
     monkeypatch.setattr(customer_stream, "MAX_STREAMS", 1)
     monkeypatch.setattr(customer_stream, "MAX_LEAVING", 2)
 

@@ -1,4 +1,4 @@
-"""Speaking with customers through the API: what a program can carry for them, and what it cannot."""
+"""Speaking with customers through the API: what a program can pass on for them, and what it cannot."""
 
 import uuid
 from typing import Any
@@ -80,7 +80,7 @@ def test_the_customer_writes_and_reads_the_answer_and_nothing_internal(shop: Any
 
 
 def test_what_is_personal_in_their_conversation_is_shown_to_the_customer(shop: Any, chat: str, clerk: Clerk) -> None:
-    """As their page and their stream do, also where whoever carries it for them may see no personal data."""
+    """As their page and their stream do, even if the person whose program speaks for them may see no personal data."""
     script(clerk, says("I write to ana.maria@mail.example then."))
     wrote = shop.post(f"{chat}/messages", {"text": "I am ana.maria@mail.example."}, **{"Idempotency-Key": "k"})
     drive(clerk)

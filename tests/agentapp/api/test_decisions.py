@@ -143,7 +143,7 @@ def test_who_decides_anew_is_told_that_they_have_decided_themself(
 
 
 def refusals() -> list[Any]:
-    """Each: what is wrong, how the body is changed, and the answer: status, code, field."""
+    """For each: what is wrong, how the body is changed, and the answer: status, code, field."""
     return [
         pytest.param({"version": 2}, 409, "changed", None, id="another version"),
         pytest.param({"action_digest": "0" * 64}, 409, "action_changed", None, id="another call"),

@@ -100,7 +100,7 @@ def test_bodies_refuse_what_they_do_not_declare(document: Any) -> None:
     assert len(bodies) == 17
     for body in bodies:
         schema = body["content"]["application/json"]["schema"]
-        # One that may be left out stands beside its default.
+        # An optional body has its schema in `allOf`, next to its default.
         [refers] = schema.get("allOf", [schema])
         name = refers["$ref"].rsplit("/", 1)[-1]
         assert document["components"]["schemas"][name]["additionalProperties"] is False

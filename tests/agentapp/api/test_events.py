@@ -40,7 +40,7 @@ def test_a_body_that_is_masked_says_so_and_one_that_was_changed_does_not(client_
         append_only.install(connection)
 
     def read(reader: Any) -> list[list[tuple[bool, bool]]]:
-        """Of both lists: whether each event is masked, and whether its hash is that of its body. Oldest first."""
+        """From both lists: whether each event is masked, and whether its hash is that of its body. Oldest first."""
         listed = reader.get("/events", after=changed.seq - 2, limit=2).data["items"]
         found = reader.get("/events/search", q="did:signed-out").data["items"][::-1]
         return [

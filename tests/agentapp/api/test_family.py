@@ -34,7 +34,7 @@ def test_a_trace_has_the_run_that_answers_a_call_and_what_all_of_them_cost(clien
     subrun = trace["steps"][0]["calls"][0]["subrun"]
     assert (subrun["id"], subrun["agent"], subrun["state"]) == (str(family[1].pk), "refunds", "waiting")
     assert (float(trace["family_cost"]), float(trace["run"]["usage"]["cost"])) == (0.5, 0)
-    # Money is a text, without an exponent.
+    # Money is text, without an exponent.
     assert not {*trace["family_cost"], *trace["run"]["usage"]["cost"], *trace["run"]["budget_extra"]} - set(
         "0123456789."
     )

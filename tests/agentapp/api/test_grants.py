@@ -43,7 +43,7 @@ def test_a_grant_is_revoked_once(client_of: Any, mia: User, grant: Grant) -> Non
     operating = client_of(mia, "controls:operate")
     revoked = operating.post(f"/grants/{grant.pk}/revoke", {"reason": "Enough."})
     assert (revoked.status, revoked.data["revoked_by"], revoked.data["revoked_why"]) == (200, "mia", "Enough.")
-    # The trail finds it as done by a token.
+    # The trail shows that a token did it.
     assert Event.objects.get(type="grant.revoked").actor == f"user:{mia.pk}:mia (token test)"
     again = operating.post(f"/grants/{grant.pk}/revoke", {"reason": "Enough."})
     assert (again.status, again.code) == (409, "already_revoked")

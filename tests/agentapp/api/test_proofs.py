@@ -1,4 +1,4 @@
-"""Receipts and proofs for programs: who gets them, and that they are what the verifier takes."""
+"""Receipts and proofs for programs: who gets them, and that the verifier accepts them."""
 
 import pytest
 from django.contrib.auth.models import User

@@ -22,7 +22,7 @@ THREADS = 16
 
 
 def copies(client: Any) -> list[Any]:
-    """The same token, in as many programs as the pool has connections; the test's own is given back for it."""
+    """The same token, in as many programs as the pool has connections; the test's own connection is freed for it."""
     connection.close()
     return [replace(client, http=Client()) for _ in range(THREADS)]
 

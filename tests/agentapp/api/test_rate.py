@@ -1,4 +1,4 @@
-"""A token that asks too often is told to come back; others are not held up by it."""
+"""A token that sends requests too often is told to come back; it does not hold up others."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""Second thoughts through the API: asking people again, and asking for a call to be taken back."""
+"""Later changes through the API: asking people again, and asking to undo a call."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def lend(amount: float) -> dict[str, Any]:
 
 @pytest.fixture
 def lent(clerk: Any, offer: Any, marco: User) -> ToolExecution:
-    """A call that took effect, of a run that Sam started."""
+    """A call that took effect, in a run that Sam started."""
     offer(lend, take_back)
     clerk.agent.tools.remove(Tool.objects.get(name="take_back"))
     run = clerk.run(calls(call("a", "lend", amount=20)), says("done"))
@@ -110,12 +110,12 @@ def test_who_decides_about_the_old_request_is_told_of_the_new_one(
     client_of(sam, "runs:create").post(f"/approvals/{expired.pk}/ask_again")
     danas, path = client_of(dana, "approvals:decide"), f"/approvals/{expired.pk}/decisions"
     refused = danas.post(path, answer(expired))
-    assert (refused.status, refused.code, refused.data["title"]) == (409, "superseded", "It was asked anew")
+    assert (refused.status, refused.code, refused.data["title"]) == (409, "superseded", "A new request has replaced it")
     assert "superseded_by" not in refused.data["approval"]
     run = clerk.drive(Run.objects.get(pk=expired.run_id))
     newer = str(clerk.open(run)[1].pk)
     assert danas.post(path, answer(expired)).data["approval"]["superseded_by"] == newer
-    # Requests of mocked runs nobody sees.
+    # Nobody sees requests of mocked runs.
     Approval.objects.filter(pk=newer).update(mocked=True)
     assert "superseded_by" not in danas.post(path, answer(expired)).data["approval"]
 

@@ -206,7 +206,7 @@ def test_every_wrong_parameter_is_named(client_of: Any, sam: User) -> None:
     refused = client_of(sam, "runs:read").get("/runs", colour="red", state=["failed", "failed"], offset="1", limit="0")
     assert {one["field"]: one["detail"] for one in refused.data["errors"]} == {
         "colour": "There is no such parameter.",
-        "state": "It stands twice.",
+        "state": "It is given more than once.",
         "offset": "There is no such parameter.",
         "limit": "Input should be greater than or equal to 1.",
     }
@@ -275,7 +275,7 @@ def test_the_trace_shows_malformed_arguments_only_when_nothing_in_them_can_be_se
     assert step["calls"][0]["args"] == "••••••"
     type(refund).objects.update(secret_fields=[])
     [step] = client.get(f"/runs/{execution.run_id}/trace").data["steps"]
-    assert step["calls"][0]["args"] == "••••••"  # what was secret when it was proposed stays so
+    assert step["calls"][0]["args"] == "••••••"  # an argument that was secret when proposed stays masked
     ToolExecution.objects.filter(pk=execution.pk).update(secret_fields=[])
     [step] = client.get(f"/runs/{execution.run_id}/trace").data["steps"]
     assert step["calls"][0]["args"] == '{"account": "DE89'

@@ -1,4 +1,4 @@
-"""Speaking in the agent's place, through the API."""
+"""Writing in the agent's place, through the API."""
 
 import uuid
 from typing import Any

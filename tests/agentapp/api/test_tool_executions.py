@@ -1,4 +1,4 @@
-"""Saying what became of a call whose outcome is unknown."""
+"""Reporting what became of a call whose outcome is unknown."""
 
 import uuid
 from typing import Any

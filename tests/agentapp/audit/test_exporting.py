@@ -157,7 +157,7 @@ def test_whatever_stands_in_a_cell_is_read_back_and_acts_as_nothing(text):
 
 
 def test_an_outsider_holds_a_spreadsheet_against_its_manifest_and_no_flipped_bit_of_either_passes(tmp_path):
-    """A real export, as it is unpacked, by the program that has nothing of ours."""
+    """A real export, unpacked, checked by the program that uses nothing of ours."""
     content, _ = unzipped(zipped_csv(asked(happened(*ODD))))
     archive = zipfile.ZipFile(io.BytesIO(b"".join(zipped_csv(asked(Event.objects.filter(chain="shop"))))))
     manifest, key = archive.read("manifest.json"), signing_key.public_key().key_id
@@ -195,7 +195,7 @@ def is_json(content: bytes) -> bool:
 
 
 def test_a_signature_is_spelled_in_one_way(tmp_path):
-    """Base64 has bits to spare at its end: changed, they decode to the same."""
+    """Base64 has spare bits at its end: if they change, it decodes to the same."""
     *_, last = lines(asked(happened("one")))
     spare = last["signature"][:-3] + chr(ord(last["signature"][-3]) + 1) + "=="
     text = canonical({name: value for name, value in last.items() if name != "signature"})

@@ -33,14 +33,14 @@ def paid(clerk: Clerk, dana: User) -> Approval:
 
 @pytest.fixture
 def refused(clerk: Clerk, marco: User) -> Approval:
-    """Another request, which Marco has rejected."""
+    """Another request, rejected by Marco."""
     approval = clerk.open(clerk.run(PAY, says("Done.")))[0]
     clerk.decide(approval, marco, type="reject", message="Ask the customer first.")
     return Approval.objects.get(pk=approval.pk)
 
 
 def found(line: str, viewer: User, **more: Any) -> set[str]:
-    """The types of what is found."""
+    """The types of the events found."""
     return {event.type for event in finding.find(parse(line), viewer, **more)}
 
 
@@ -244,7 +244,7 @@ def test_what_there_are_few_and_many_of_is_found_alike(paid, refused, mia, monke
 
 
 def test_decisions_are_found_by_the_time_since_they_were_first_shown_to_whoever_decided(paid, refused, mia) -> None:
-    """Where nobody knows when that was, by none; and what was taken back counts as little as in the figures."""
+    """If that time is unknown, no search finds it; an undone decision counts as little as in the figures."""
     for approval, seconds in ((paid, 2), (refused, 90)):
         decision = approval.decisions.get()
         Decision.objects.filter(pk=decision.pk).update(shown_at=decision.decided_at - timedelta(seconds=seconds))

@@ -1,4 +1,4 @@
-"""The line that asks the audit trail: read, written again, and what is said of what cannot be meant."""
+"""The line that searches the audit trail: how it is read and rewritten, and what is said of parts without sense."""
 
 import string
 from datetime import UTC, datetime, timedelta
@@ -81,22 +81,22 @@ def test_a_line_is_conditions_in_the_order_they_were_typed() -> None:
     ("typed", "sentence", "fixed"),
     [
         ("tol:refund", "There is no word `tol`. Did you mean `tool`?", "tool:refund"),
-        ("xyzzy:3", "There is no word `xyzzy`. In quotes it is looked for as text.", '"xyzzy:3"'),
+        ("xyzzy:3", "There is no word `xyzzy`. Put it in quotes to search for it as text.", '"xyzzy:3"'),
         ("who:dana did:aproved risk:low", "`did:` knows no `aproved`. Did you mean `approved`?",
          "who:dana did:approved risk:low"),
         ("did:ran,aproved", "`did:` knows no `aproved`. Did you mean `approved`?", "did:ran,approved"),
         ("risk:hi", "`risk:` knows no `hi`. Did you mean `high`?", "risk:high"),
-        ("took:soon", "`took:` takes a bound, as in `took:<3s`; `soon` is none.", ""),
-        ("cost:-1", "`cost:` takes a bound, as in `cost:>1`; `-1` is none.", ""),
+        ("took:soon", "`took:` takes a bound, such as `took:<3s`; `soon` is not one.", ""),
+        ("cost:-1", "`cost:` takes a bound, such as `cost:>1`; `-1` is not one.", ""),
         ("who:", "`who:` has no value.", ""),
         ("who:a,,b", "`who:` has a comma too many.", ""),
-        ("who:a,", "Between the values of `who:` stands one comma.", ""),
-        ('tool:"refund', "The quote behind `tool:` is never closed.", 'tool:"refund"'),
+        ("who:a,", "Put one comma between the values of `who:`.", ""),
+        ('tool:"refund', "The quote after `tool:` is never closed.", 'tool:"refund"'),
         ('"refund', "A quote is never closed.", '"refund"'),
         ('""', "There is nothing between the quotes.", ""),
-        ("run:zz", "`zz` names no run: it is a reference as people read it, or a whole id.", ""),
-        ("since:2026-13-01", "`since:` takes `7d`, `24h`, `today`, `yesterday`, a day as `2026-11-01` or a "
-         "moment as `2026-11-01T14:00`; `2026-13-01` is none of them.", ""),
+        ("run:zz", "`zz` names no run: give a reference as people read it, or a whole id.", ""),
+        ("since:2026-13-01", "`since:` takes `7d`, `24h`, `today`, `yesterday`, a day such as `2026-11-01` or a "
+         "moment such as `2026-11-01T14:00`; `2026-13-01` is none of them.", ""),
     ],
 )  # fmt: skip
 def test_what_cannot_be_meant_is_named_with_what_may_have_been_meant(typed: str, sentence: str, fixed: str) -> None:

@@ -14,7 +14,7 @@ from tests.agentapp.audit.test_exporting import ODD, asked, happened, unzipped
 
 pytestmark = [pytest.mark.django_db, pytest.mark.spreadsheet, pytest.mark.apart]
 
-# Commas, quotes, UTF-8, from the first line: what a person chooses who opens such a file.
+# Commas, quotes, UTF-8, from the first line: what a person chooses when opening such a file.
 AS_CSV = "CSV:44,34,76,1"
 OFFICE, TABLE, TEXT = (f"{{urn:oasis:names:tc:opendocument:xmlns:{part}:1.0}}" for part in ("office", "table", "text"))
 HOSTILE = [
@@ -31,7 +31,7 @@ HOSTILE = [
 
 
 def opened(content: bytes, folder: Path) -> list[ElementTree.Element]:
-    """The rows of a table as LibreOffice takes them in."""
+    """The rows of a table as LibreOffice imports them."""
     file = folder / "events.csv"
     file.write_bytes(content)
     program = shutil.which("soffice")
@@ -51,12 +51,12 @@ def cells(row: ElementTree.Element) -> list[ElementTree.Element]:
 
 
 def written(cell: ElementTree.Element) -> str:
-    """What stands in a cell, without its blanks: a document keeps those as marks."""
+    """The text of a cell, without its blanks: a document stores those as marks."""
     return "".join("".join(cell.itertext()).split())
 
 
 def test_a_cell_that_is_not_made_inert_is_a_formula(tmp_path: Path) -> None:
-    """So that the other tests look at a program that would compute."""
+    """So that the other tests use a program that would compute."""
     [row] = opened(b"=1+1,plain\r\n", tmp_path)
     [sum_, plain, *_] = cells(row)
     assert (sum_.get(f"{TABLE}formula"), sum_.get(f"{OFFICE}value")) == ("of:=1+1", "2")

@@ -1,4 +1,4 @@
-"""Whatever is recorded has words: the source is walked for the types of events, and each must belong to a deed."""
+"""Everything recorded has words: the test walks the source for event types, and each must belong to a deed."""
 
 import ast
 import functools
@@ -18,7 +18,7 @@ from approvals.models import Approval, Event
 from tests.rows import a_request, take
 
 TYPE = re.compile(r"[a-z_]+\.[a-z_]+")
-# What writes an event, by the last part of its name, and what stands before a name without a dot.
+# Calls that write an event, by the last part of their name, and the prefix for a name without a dot.
 RECORDS = {"record": "tool_call.", "_record": "", "record_subagent": "subagent.", "Note": ""}
 BEFORE = {
     "approvals/": "approval.",
@@ -31,7 +31,7 @@ BEFORE = {
     "agentapp/messages.py": "step.",
     "agentapp/guidance/": "step.",
 }
-# Types that are put together when they are recorded: all that can come of it.
+# Types composed when they are recorded: every possible result.
 FAMILIES = {
     "run.": Run.FINAL,
     "approval.": ("changed", *Approval.DECIDED, "claimed", "released", "handed_over", "reminded", "escalated"),
@@ -43,7 +43,7 @@ FAMILIES = {
     "erasure.": ("asked", "done"),
 }
 NOT_RECORDED = {"guidance_rows", "match"}
-# What a webhook's trial is called where it is received; and the name of a file.
+# The name that a webhook's trial has at its receiver, and the name of a file.
 NO_EVENTS = {"webhook.test", "witness.json"}
 
 
@@ -56,7 +56,7 @@ def sources() -> Iterator[tuple[str, ast.Module]]:
 
 @functools.cache
 def constants() -> dict[str, str]:
-    """What stands under a name at the top of a module and looks like a type."""
+    """Constants at the top of a module that look like a type."""
     found: dict[str, str] = {}
     for _, tree in sources():
         for node in tree.body:
@@ -72,7 +72,7 @@ def constants() -> dict[str, str]:
 
 @functools.cache
 def recorded() -> tuple[set[str], set[str]]:
-    """Every type that a call in the source names, and the beginnings of those put together there."""
+    """Every type that a call in the source names, and the beginnings of those composed there."""
     names, types, begun = constants(), set(), set()
     for path, tree in sources():
         for function in ast.walk(tree):
@@ -95,7 +95,7 @@ def recorded() -> tuple[set[str], set[str]]:
                     for node in (part.body, part.orelse)
                     if isinstance(node, ast.Constant) and _is_type(node.value)
                 }
-    # Some are chosen under their names before they are recorded.
+    # Some are chosen by constant name before they are recorded.
     subjects = {type.partition(".")[0] for type in types}
     chosen = {type for type in names.values() if type.partition(".")[0] in subjects}
     return (types | chosen) - NO_EVENTS, begun
@@ -107,7 +107,7 @@ def _records(call: ast.Call) -> bool:
 
 
 def _plain(path: str, call: ast.Call) -> Iterator[str]:
-    """The types that a call names as they are, or by their last part."""
+    """The types that a call names in full, or by their last part."""
     name = getattr(call.func, "id", getattr(call.func, "attr", ""))
     for argument in call.args[:3]:
         if not isinstance(argument, ast.Constant) or not isinstance(argument.value, str):
@@ -153,7 +153,7 @@ def test_every_deed_is_recorded_somewhere() -> None:
     text = "\n".join(path.read_text() for part in ("agentapp", "approvals") for path in _outside_of_the_trail(part))
     last = {type.rpartition(".")[2] for deed in vocabulary.DEEDS for type in deed.types}
 
-    made = {"succeeded", "stopped", *FAMILIES["decision."]}  # put together where they are recorded
+    made = {"succeeded", "stopped", *FAMILIES["decision."]}  # composed where they are recorded
     assert {word for word in last if not re.search(rf"[\".]{word}\b", text)} - made == set()
 
 

@@ -83,7 +83,7 @@ def make_agent(tool: Tool) -> Agent:
 
 
 def make_waiting(starter: User, **card: Any) -> Approval:
-    """One request that waits, with its run, step and call. `card` replaces parts of its card."""
+    """One pending request, with its run, step and call. `card` replaces parts of its card."""
     tool = make_tool()
     agent = make_agent(tool)
     arguments = card.pop("arguments", REFUND)
@@ -139,17 +139,17 @@ def _card(
 
 
 def make_unknown(starter: User) -> ToolExecution:
-    """A call that a worker began and nobody knows the end of."""
+    """A call that a worker began and whose outcome is unknown."""
     approval = make_waiting(starter, hold_seconds=0)
     execution = ToolExecution.objects.get(pk=approval.execution_id)
     decider, _ = User.objects.get_or_create(username="earlier")
     decider.groups.set(Group.objects.filter(name="approver"))
-    verdict = decisions.Verdict(
+    incoming = decisions.Incoming(
         uuid.uuid4(), "approve", User.objects.get(pk=decider.pk), approval.version, approval.action_digest
     )
     with ledger.transaction():
         runs.lock(execution.run_id)
-        taken = decisions.decide(approval.pk, verdict, timedelta(hours=1))
+        taken = decisions.decide(approval.pk, incoming, timedelta(hours=1))
         assert isinstance(taken, decisions.Taken)
         assert decisions.consume(taken.approval)
         executions.begin(execution, execution.arguments_text, f"key-{execution.pk}")
@@ -161,7 +161,7 @@ def make_unknown(starter: User) -> ToolExecution:
 def posted(approval: Approval, **fields: Any) -> dict[str, Any]:
     """What the page of a request posts when a person has approved, with `fields` replaced or added.
 
-    That is one press, and at high risk the second one, which confirms.
+    That is one press, and at high risk a second one, which confirms.
     """
     return {
         "decision_id": str(uuid.uuid4()),
@@ -179,12 +179,12 @@ def waiting(sam: User) -> Callable[..., Approval]:
 
 @pytest.fixture
 def page(client: Client, dana: User) -> Client:
-    """A browser without script in which Dana, who decides, is signed in."""
+    """A browser without JavaScript in which Dana, who decides, is signed in."""
     client.force_login(dana)
     return client
 
 
 @pytest.fixture(autouse=True)
 def _cheap_passwords(settings: Any) -> None:
-    """Hashing a password well takes longer than the rest of a test."""
+    """Hashing a password properly takes longer than the rest of a test."""
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

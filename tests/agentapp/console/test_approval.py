@@ -34,7 +34,7 @@ def html_of(client: Client, approval: Approval, **query: str) -> str:
 
 
 def run_it(approval: Approval, result: ToolResult) -> None:
-    """Play the worker's part: use the approval, begin the call and store what came of it."""
+    """Play the worker: use the approval, begin the call and store its outcome."""
     approval.refresh_from_db()
     execution = ToolExecution.objects.get(pk=approval.execution_id)
     with ledger.transaction():
@@ -83,7 +83,7 @@ def test_the_page_asks_the_database_few_things_whatever_its_history(
     other.force_login(marco)
     other.post(f"/approvals/{approval.pk}/decide/", posted(approval))
 
-    # The decisions, and what was said of them afterwards: neither is asked for while there are none.
+    # Two more queries: the decisions, and what was said of them later. Neither is made while there are none.
     assert queries() == one + 2 <= MAX_QUERIES
 
 
@@ -177,7 +177,7 @@ def test_what_is_said_after_a_decision_is_true_of_a_paused_run(page: Client, wai
     html = page.post(f"/approvals/{approval.pk}/decide/", posted(approval, next="inbox"), follow=True).content.decode()
 
     toast = html.partition("data-toast>")[2].partition("</form>")[0]
-    assert "the run is held, to be undone for" in toast
+    assert "the run is held, can be undone for" in toast
 
 
 def test_a_page_that_is_open_learns_what_is_stopped_since(page: Client, waiting: Waiting, mia: User) -> None:
@@ -250,7 +250,7 @@ def test_the_right_column_again_is_the_piece_in_the_page(page: Client, waiting: 
 
 
 def untokened(html: str) -> str:
-    """Without the tokens of forms, which Django spells otherwise in each answer."""
+    """Without the form tokens, which Django writes differently in each answer."""
     return re.sub(r'name="csrfmiddlewaretoken" value="\w+"', "", html)
 
 
@@ -447,7 +447,7 @@ class TestStandings:
 
     @pytest.mark.parametrize(
         ("decided", "said"),
-        [(False, "ended before anybody decided."), (True, "ended before what was decided took effect.")],
+        [(False, "ended before anybody decided."), (True, "ended before the decision took effect.")],
     )
     def test_a_withdrawn_request_says_why(self, page: Client, waiting: Waiting, decided: bool, said: str) -> None:
         approval = waiting()
@@ -489,11 +489,11 @@ class TestStandings:
         changed = waiting(supersedes_id=approval.pk, difference=[{"name": "paid", "was": 214.5, "now": 184.5}])
 
         html = html_of(page, approval)
-        assert "It was begun, and nobody knew what came of it." in html
+        assert "It was started, and its outcome was unknown." in html
         assert "Nothing ran." not in html
         assert f'href="/approvals/{again.pk}/"' in html
         assert "A person wants it tried again." in html_of(page, again)
-        assert "since it was approved, things have changed." in html_of(page, changed)
+        assert "things have changed since it was approved." in html_of(page, changed)
 
     def test_a_changed_tool_cannot_be_approved(self, page: Client, waiting: Waiting) -> None:
         approval = waiting()

@@ -1,4 +1,4 @@
-"""What the approver saw can be shown again, whatever has become of the tool, the rule and the call since."""
+"""What the approver saw can be shown again, whatever has happened to the tool, the rule and the call since."""
 
 import html
 
@@ -74,11 +74,11 @@ def test_each_decision_is_shown_with_what_stood_there_then(manager, asked, dana,
     first, second = approval.decisions.order_by("decided_at")
     one, other = seen(manager, approval, decision=first.pk), seen(manager, approval, decision=second.pk)
 
-    assert "What they changed of it:" in one
+    assert "What they changed:" in one
     assert "Somebody had changed it before:" not in one
     assert '"amount": 184.5' in one
     assert "Somebody had changed it before:" in other
-    assert "What they changed of it:" not in other
+    assert "What they changed:" not in other
     for page in (one, other):
         assert "This matches the digest in the record." in page
 
@@ -92,8 +92,8 @@ def test_that_a_dry_run_of_a_changed_call_is_not_shown_is_said(manager, asked, d
 
     assert "785.5" in one
     assert "785.5" not in other
-    assert "The dry run of the call as it was by then is not shown" in other
-    assert "The dry run of the call" not in one
+    assert "The dry run of the changed call is not shown" in other
+    assert "The dry run of the changed call" not in one
 
 
 def test_an_edit_that_was_taken_back_is_not_what_the_next_one_saw(manager, sam, dana, marco) -> None:
@@ -130,7 +130,7 @@ def test_a_decision_whose_arguments_were_changed_by_hand_is_named(manager, asked
     approval = take(asked, dana)
     approval.decisions.update(arguments_text=canonical({**REFUND, "amount": 1}))
 
-    assert "The arguments are not those that were decided about." in seen(manager, approval)
+    assert "The arguments are not the ones that were decided on." in seen(manager, approval)
 
 
 def test_evidence_that_was_deleted_is_said_and_its_digest_is_shown(manager, asked, dana) -> None:
@@ -140,7 +140,7 @@ def test_evidence_that_was_deleted_is_said_and_its_digest_is_shown(manager, aske
     approval.save(update_fields=["evidence"])
     page = seen(manager, approval)
 
-    assert "cannot be told any more" in page
+    assert "can no longer be told" in page
     assert "One piece of evidence" in page
     assert "ab" * 32 in page
 
@@ -156,7 +156,7 @@ def test_secrets_stay_masked(manager, sam, dana) -> None:
 def test_a_request_that_nobody_decided_is_shown_as_it_was_put(manager, asked) -> None:
     page = seen(manager, asked)
 
-    assert "What was put before people" in page
+    assert "What people were shown" in page
     assert "This matches the digest in the record." in page
 
 
@@ -204,7 +204,7 @@ def test_of_one_that_was_erased_it_says_so_and_that_its_digest_stays(manager, cl
     approval.refresh_from_db()
 
     who = "Deleted by retention on" if by_retention else "Erased on"
-    assert f"{who} {approval.erased_at:%Y-%m-%d}" in page
+    assert f"{who} {approval.erased_at:%-d %b %Y}" in page
     assert "its digest stays" in page
     assert approval.view_digest in page
     assert by_retention or "by ada" in page.lower()

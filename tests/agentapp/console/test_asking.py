@@ -1,4 +1,4 @@
-"""Before a decision: questions and answers on the page, who else looks, what is masked, what is critical."""
+"""Before a decision: questions and answers on the page, who else is looking, masked values, critical calls."""
 
 import re
 from collections.abc import Callable
@@ -69,7 +69,7 @@ class TestAsking:
         approval = waiting(expires_seconds=1800)
         page.post(f"/approvals/{approval.pk}/ask/", {"text": "Why?"})
         text = text_of(html_of(page, approval))
-        for words in ("Waiting for an answer", "“Why?”", "The clock stands", "29:5", "Approve $214.50"):
+        for words in ("Waiting for an answer", "“Why?”", "The clock is paused", "29:5", "Approve $214.50"):
             assert words in text
         assert "Ask the agent" not in text
 
@@ -116,7 +116,7 @@ class TestAsking:
 
     def test_a_question_and_an_answer_of_many_lines_are_kept_whole(self, page: Client, waiting: Waiting) -> None:
         approval = waiting()
-        # A browser posts each line break as two characters, and counts it as one.
+        # A browser sends each line break as two characters, and counts it as one.
         assert page.post(f"/approvals/{approval.pk}/ask/", {"text": "a\r\n" * 999 + "ab"}).status_code == 302
         question = Question.objects.get()
         answer(question, "a\r\n" * 3999 + "ab")
@@ -172,13 +172,13 @@ class TestCritical:
     ) -> None:
         approval = waiting(risk="critical", approvals_needed=2)
         html = html_of(page, approval, do="approve")
-        assert "Still needed: show that it is you." in html
+        assert "Still needed: confirm that it is you." in html
         way = f"/reauthenticate/?next=%2Fapprovals%2F{approval.pk}%2F%3Fdo%3Dapprove"
         assert f'href="{way}"' in html
         back = page.post(way, {"password": PASSWORD, "next": f"/approvals/{approval.pk}/?do=approve"})["Location"]
         assert back == f"/approvals/{approval.pk}/?do=approve"
         text = text_of(page.get(back).content.decode())
-        assert "Signed in anew just now. This counts for another 4:5" in text
+        assert "Signed in again just now. This is valid for another 4:5" in text
         assert "Still needed" not in text
 
     def test_without_script_nothing_in_the_dialog_is_shut(self, page: Client, waiting: Waiting) -> None:
@@ -192,7 +192,7 @@ class TestCritical:
         here = f"/approvals/{approval.pk}/assurance/"
         text = text_of(page.get(here).content.decode())
         assert "Still needed" in text
-        assert "are over" not in text
+        assert "are up" not in text
         page.post("/reauthenticate/", {"password": PASSWORD})
         response = page.get(here)
         assert "data-assured" in response.content.decode()
@@ -201,7 +201,7 @@ class TestCritical:
         settings.ACCOUNT_REAUTHENTICATION_TIMEOUT = 0
         response = page.get(f"{here}?was=1")
         assert "data-assured" not in response.content.decode()
-        assert "The five minutes are over. Nothing was decided." in text_of(response.content.decode())
+        assert "The five minutes are up. Nothing was decided." in text_of(response.content.decode())
         assert browser_of(otto).get(here).status_code == 404
 
     def test_a_passkey_is_offered_to_whoever_has_one(self, page: Client, waiting: Waiting, dana: User) -> None:

@@ -1,4 +1,4 @@
-"""Claiming, releasing, handing over and putting off, as pages do it, with and without script."""
+"""Claiming, releasing, handing over and snoozing, as pages do it, with and without JavaScript."""
 
 from collections.abc import Callable
 from datetime import timedelta

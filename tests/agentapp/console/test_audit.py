@@ -1,4 +1,4 @@
-"""The audit trail's page: who did what, in words, narrowed by one line; each event under an address of its own."""
+"""The audit trail's page: who did what, in words, narrowed by one line; each event has its own address."""
 
 import html
 import json
@@ -25,7 +25,7 @@ HOSTILE = '<script>alert("x")</script>\u202egnp.exe'
 
 @pytest.fixture
 def paid(clerk: Clerk, dana: User) -> Approval:
-    """A payment that Dana has approved, and that ran."""
+    """A payment that Dana approved and that ran."""
     run = clerk.run(PAY, says("Done."))
     approval = clerk.open(run)[0]
     clerk.decide(approval, dana, message="The carrier has confirmed.")
@@ -85,14 +85,14 @@ class TestThePage:
         page = html.unescape(manager.get(f"/audit/events/{event.pk}/").content.decode())
 
         assert f"<dt>Call</dt><dd>{paid.shown_title}</dd>" in page
-        assert "<dt>Let run by</dt><dd>Dana Whitfield</dd>" in page
+        assert "<dt>Allowed by</dt><dd>Dana Whitfield</dd>" in page
 
     def test_of_a_call_that_nobody_decided_it_says_what_allowed_it(self, manager, clerk) -> None:
         clerk.run(calls(call("l", "look_up", what="kettle")), says("Done."))
         event = Event.objects.get(type="tool_call.completed")
         page = manager.get(f"/audit/events/{event.pk}/").content.decode()
 
-        assert "<dt>Let run by</dt><dd>Reads run freely</dd>" in page
+        assert "<dt>Allowed by</dt><dd>Reads run freely</dd>" in page
 
     def test_a_name_and_a_deed_lead_to_the_same_question_narrowed_by_them(self, manager, paid) -> None:
         page = shown(manager, "risk:low,medium,high,critical")
@@ -107,12 +107,12 @@ class TestThePage:
         assert 'value="did:signed-out who:dana"' in page
 
     def test_how_text_is_looked_for_is_said_whenever_it_is(self, manager, paid) -> None:
-        how = "in whole words." if text_search.by_words() else "as a part of what was written."
+        how = "as whole words." if text_search.by_words() else "anywhere in what was written."
 
-        assert f"Text is looked for {how}" in shown(manager, '"confirmed"')
-        assert f"Text is looked for {how}" in shown(manager, '"nobody wrote this"')
-        assert "Text is looked for" not in shown(manager, "did:approved")
-        assert "Text is looked for" not in shown(manager, "did:expired")
+        assert f"Text is matched {how}" in shown(manager, '"confirmed"')
+        assert f"Text is matched {how}" in shown(manager, '"nobody wrote this"')
+        assert "Text is matched" not in shown(manager, "did:approved")
+        assert "Text is matched" not in shown(manager, "did:expired")
 
     def test_a_line_that_cannot_be_meant_is_answered_with_what_may_have_been(self, manager, paid) -> None:
         page = shown(manager, "tol:pay who:dana")
@@ -155,7 +155,7 @@ class TestThePage:
         ):  # fmt: skip
             page = manager.get(path).content.decode()
             assert "<script>alert" not in page, path
-            # What somebody types stands as it is in their own line, and nowhere else.
+            # A person's own line repeats what they typed as it is; nothing else does.
             assert "\u202e" not in page or "q=" in path, path
 
     @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ class TestThePage:
                 ledger.record(ledger.CONFIGURATION, "signout", {"user": "mia"}, ledger.actor_of(mia))
 
         page = shown(manager, "did:signed-out")
-        assert "Many events match." in page  # until it is counted, apart from the page
+        assert "Many events match." in page  # until they are counted, outside the page
         counted = "More than 60 events match."
         assert counted in shown(manager, "did:signed-out", count="yes")
         url = f"{reverse('audit_count')}?q=did%3Asigned-out"
@@ -227,7 +227,7 @@ class TestThePage:
 class TestWhatSomebodyMayNotSee:
     @pytest.fixture
     def auditor(self, client: Client, otto: User) -> Client:
-        """May read the ledger, and sees no run but their own."""
+        """May read the ledger, but sees only their own runs."""
         otto.user_permissions.add(Permission.objects.get(codename="view_event"))
         client.force_login(otto)
         return client
@@ -244,7 +244,7 @@ class TestWhatSomebodyMayNotSee:
     def test_a_question_about_more_than_time_is_not_answered_about_them(self, auditor, paid) -> None:
         assert rows(auditor, "did:approved") == []
         assert rows(auditor, "since:1d")[0].folded
-        assert "You see those of runs that are yours to see." in shown(auditor, "did:approved")
+        assert "You see only events of runs you may see." in shown(auditor, "did:approved")
 
     def test_neither_the_event_nor_the_request_opens(self, auditor, paid) -> None:
         event = of(paid)

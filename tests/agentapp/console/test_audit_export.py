@@ -1,4 +1,4 @@
-"""The trail as a file: who may have it, that it is all of what was found, and that it is on record."""
+"""The trail as a file: who may have it, that it is complete, and that the export is recorded."""
 
 import asyncio
 import io
@@ -51,7 +51,7 @@ def test_the_archive_has_as_many_rows_as_the_lines(manager, past) -> None:
     *events, _ = taken(manager)
     answer = manager.post("/audit/export/csv/", {"q": ""})
     archive = zipfile.ZipFile(io.BytesIO(answer.getvalue()))
-    # The first export is in the second.
+    # The second export contains the first one's event.
     assert archive.read("events.csv").count(b"\r\n") == len(events) + 2
     assert answer["Content-Type"] == "application/zip"
 
@@ -90,7 +90,7 @@ def test_a_link_takes_nothing(manager, past) -> None:
 def test_what_cannot_be_asked_leads_back_to_where_that_is_said(manager, past) -> None:
     answer = manager.post("/audit/export/jsonl/", {"q": "tol:x"})
     assert answer.status_code == 302
-    assert b"Nothing was looked for" in manager.get(answer["Location"]).content
+    assert b"Nothing was searched for" in manager.get(answer["Location"]).content
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])

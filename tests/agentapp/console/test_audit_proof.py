@@ -1,4 +1,4 @@
-"""What proves the record to somebody else, as pages: checks of the chain, checkpoints, proofs and receipts to keep."""
+"""Pages that prove the record to others: checks of the chain, checkpoints, proofs and receipts to keep."""
 
 import html
 import json
@@ -57,7 +57,7 @@ def shown(client: Client, path: str = "/audit/proof/") -> str:
 
 
 def verified(tmp_path: Path, content: bytes, program: str = "verify_proof") -> subprocess.CompletedProcess[str]:
-    """What the stand-alone verifier says of a file, in a process that knows nothing of the product."""
+    """What the stand-alone verifier says of a file, in a process that has nothing of the product."""
     file = tmp_path / "taken.json"
     file.write_bytes(content)
     path = Path(verifying.__file__).with_name(f"{program}.py")
@@ -166,7 +166,7 @@ def test_the_receipt_of_a_decision_holds_elsewhere(manager, paid, tmp_path) -> N
 
 @pytest.fixture
 def paid_by_mail(clerk: Clerk, dana: User) -> Approval:
-    """Paid by somebody whose username is a mail address, with a marked value that stands in every such text."""
+    """Approved by a person whose username is a mail address, with a marked value that occurs in every such text."""
     User.objects.filter(pk=dana.pk).update(username="dana@example.com", first_name="", last_name="")
     dana.refresh_from_db()
     Tool.objects.filter(name="pay").update(pii_fields=["memo"])
@@ -234,7 +234,7 @@ def test_only_who_may_read_the_ledger_sees_any_of_it(client, paid, dana) -> None
     pages += [f"/audit/events/{event.pk}/proof.json"]
     assert {client.get(page).status_code for page in pages} == {403}
     assert client.post("/audit/proof/verify/").status_code == 403
-    # Whoever may see a request may have what people said of it.
+    # A person who may see a request may have what people said of it.
     assert client.get(f"/audit/approvals/{paid.pk}/receipt.json").status_code == 200
     assert not Verification.objects.exists()
 
@@ -256,7 +256,7 @@ def test_the_page_takes_as_many_queries_however_much_there_is(manager, paid, dja
     checkpoints.make_due()
     with django_assert_max_num_queries(12):
         page = shown(manager)
-    assert page.count("All of it holds") == 3
+    assert page.count("Everything holds") == 3
     assert signing_key.public_key().key_id in page
     assert ledger.verify()[1] is None
 
@@ -304,9 +304,9 @@ def test_the_page_says_whether_a_place_outside_knows_the_last_checkpoint(manager
     settings.LEDGER = replace(settings.LEDGER, anchor_file=tmp_path / "noted.jsonl")
     assert checkpoints.make_due()
     Anchor.objects.all().delete()
-    assert "The last one is not noted outside of the database yet." in shown(manager)
+    assert "The last one is not noted outside the database yet." in shown(manager)
     assert anchors.write_file()
-    assert "The last one is noted outside of the database as well." in shown(manager)
+    assert "The last one is also noted outside the database." in shown(manager)
 
 
 def test_where_no_key_is_known_nothing_is_called_anchored(manager, paid, settings, tmp_path) -> None:

@@ -1,4 +1,4 @@
-"""What people said, in the audit trail: from the rows that keep it, if they are what the ledger has digests of."""
+"""What people said, in the audit trail: from the rows that keep it, if they match the digests in the ledger."""
 
 import html
 from datetime import timedelta
@@ -26,7 +26,7 @@ def manager(client: Client, mia: User) -> Client:
 
 @pytest.fixture
 def discussed(clerk: Clerk, dana: User, marco: User) -> Approval:
-    """A request that people talked about, and rejected. Its run has ended."""
+    """A request that people discussed and rejected. Its run has ended."""
     run = clerk.run(PAY, says("Nothing was paid."))
     approval = clerk.open(run)[0]
     approval.groups.set(Group.objects.filter(name="approver"))
@@ -110,7 +110,7 @@ def test_words_that_are_not_those_of_the_record_are_not_shown_as_such(manager, d
     Comment.objects.filter(approval=discussed).update(text="All is fine.")
 
     assert "I agree" not in opened(manager, "approval.rejected")
-    assert "not kept any more" in opened(manager, "approval.rejected")
+    assert "no longer kept" in opened(manager, "approval.rejected")
     assert "All is fine." not in opened(manager, "approval.commented")
 
 

@@ -1,4 +1,4 @@
-"""Several requests decided at once: what may be, what may not, and that each is decided by itself."""
+"""Several requests decided at once: what may be, what may not, and that each is decided separately."""
 
 import re
 from collections.abc import Callable
@@ -25,7 +25,7 @@ Waiting = Callable[..., Approval]
 
 @pytest.fixture
 def credit(waiting: Waiting) -> Callable[..., Approval]:
-    """A request of low risk that can be undone: what batches are for."""
+    """A low-risk request that can be undone: what batches are for."""
 
     def make(**card: Any) -> Approval:
         return waiting(**{"risk": "low", "effect_class": "reversible", "hold_seconds": 0, **card})
@@ -46,7 +46,7 @@ def states(*approvals: Approval) -> list[str]:
 
 
 def begun(approval: Approval) -> None:
-    """As a worker leaves it that has begun the call."""
+    """As a worker leaves it after beginning the call."""
     now = timezone.now()
     Approval.objects.filter(pk=approval.pk).update(state="used", used_at=now)
     ToolExecution.objects.filter(approval=approval).update(
@@ -90,10 +90,10 @@ class TestWhatMayNotBe:
     @pytest.mark.parametrize(
         ("card", "words"),
         [
-            ({"risk": "high"}, "1 is high risk: decide it by itself."),
-            ({"risk": "critical"}, "1 is critical risk: decide it by itself."),
-            ({"effect_class": "irreversible"}, "1 cannot be taken back: decide it by itself."),
-            ({"snapshot_text": unseen("away")}, "1 rests on what could not be looked up: decide it by itself."),
+            ({"risk": "high"}, "1 is high risk: decide it on its own."),
+            ({"risk": "critical"}, "1 is critical risk: decide it on its own."),
+            ({"effect_class": "irreversible"}, "1 cannot be taken back: decide it on its own."),
+            ({"snapshot_text": unseen("away")}, "1 rests on what could not be looked up: decide it on its own."),
             ({"tool": "issue_credit"}, "They are calls of 2 tools: select those of one."),
         ],
     )

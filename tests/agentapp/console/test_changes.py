@@ -1,4 +1,4 @@
-"""The history of the configuration, and calls of the past under the rules of today: as pages."""
+"""Pages of the configuration's history, and of past calls under today's rules."""
 
 import re
 from datetime import timedelta
@@ -39,7 +39,7 @@ def change(row: Any, actor: str = "user:0:somebody", **values: Any) -> Event:
 
 @pytest.fixture
 def told(db: None, ada: User) -> dict[str, Event]:
-    """A tool that was changed twice, by Ada and by a sync, and an agent that was made and deleted."""
+    """A tool changed twice, by Ada and by a sync, and an agent that was created and deleted."""
     tool, ada_is = make_tool("pay", "irreversible"), ledger.actor_of(ada, "admin")
     agent = Agent(name="clerk", instructions="Be exact.")
     found = {
@@ -112,7 +112,7 @@ class TestList:
         monkeypatch.setattr(changes, "MAX_LOOKED_AT", 2)
         page = mias.get("/changes/?name=pay")
         assert (list(page.context["rows"]), page.context["is_cut"]) == ([], True)
-        assert "None of the latest changes does; there are older ones." in text_of(page)
+        assert "None of the latest changes matches; there are older ones." in text_of(page)
         assert len(mias.get("/changes/", {"name": "pay", "from": page.context["older"]}).context["rows"]) == 2
 
     def test_it_takes_as_many_questions_for_fifty_changes_as_for_four(self, mias, told, django_assert_max_num_queries):
@@ -172,7 +172,7 @@ class TestChange:
 class TestWhatIf:
     @pytest.fixture
     def ran(self, clerk: Clerk) -> None:
-        """Three calls that a rule let run; today one of them would be asked about."""
+        """Three calls that a rule let run; today it would ask about one of them."""
         rule = Rule.objects.create(name="pays", tool="pay", verdict="allow")
         for amount in (1, 2, 500):
             clerk.run(calls(call("p", "pay", account="ana", amount=amount)), says("done"))
@@ -190,7 +190,7 @@ class TestWhatIf:
         assert (page.context["found"].looked_at, page.context["found"].stopped_count) == (3, 1)
         shown = text_of(page)
         assert "Looked at 3 calls" in shown
-        assert "Allow by pays Ask for want of a rule that allows it 1" in shown
+        assert "Allow by pays Ask because no rule allows it 1" in shown
 
     def test_it_is_narrowed_by_tool_and_time(self, mias, ran):
         assert mias.get("/changes/what-if/?since=7d&tool=send").context["found"].looked_at == 0
@@ -217,7 +217,7 @@ class TestWhatIf:
         assert "Look further back" in text_of(page)
         further = mias.get("/changes/what-if/", {"since": "7d", "before": page.context["found"].further})
         assert further.context["found"].looked_at == 1
-        assert "That was all of that time." in text_of(further)
+        assert "That is everything from that time." in text_of(further)
 
     def test_a_place_that_is_none_is_refused(self, mias):
         assert mias.get("/changes/what-if/?since=7d&before=x").status_code == 400
@@ -239,7 +239,7 @@ def test_a_rule_and_the_version_that_came_of_it_are_one_line(mias):
     assert (row.kind, row.made.name, row.version.name) == ("Rule", "asks", "asks, version 1")
     page = text_of(mias.get("/changes/?name=asks"))
     assert "The version it made: asks, version 1" in page
-    assert [row.kind for row in mias.get("/changes/?name=asks&kind=draft").context["rows"]] == ["Version of a rule"]
+    assert [row.kind for row in mias.get("/changes/?name=asks&kind=draft").context["rows"]] == ["Rule version"]
 
 
 def test_moments_in_fields_are_read_by_people():

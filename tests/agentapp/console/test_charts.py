@@ -1,4 +1,4 @@
-"""Shapes that are drawn from figures: where lines stand, what scales say, what is left out."""
+"""Charts drawn from figures: where lines go, what scales say, what is left out."""
 
 import re
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""The conversation page: what it shows to whom, and what can be said and done from it."""
+"""The conversation page: what it shows to whom, and what can be said and done on it."""
 
 import uuid
 from typing import Any
@@ -44,7 +44,7 @@ def say(client: Client, run: Run, text: str, **fields: Any) -> Any:
 
 
 def in_order(page: str, *words: str) -> bool:
-    """Whether the words follow each other in what the page shows of the conversation."""
+    """Whether the words follow each other in the page's view of the conversation."""
     place = page.index("data-talk")
     for word in words:
         place = page.find(word, place)
@@ -65,7 +65,7 @@ def test_what_was_said_and_done_stands_in_its_order_with_a_line_for_each_step(cl
 def test_a_run_without_a_conversation_is_a_conversation_of_one(clerk: Clerk, as_sam: Client) -> None:
     run = clerk.run(LOOK, says("It is here."), input="Where is it?")
     page = page_of(as_sam, run)
-    assert in_order(page, "Where is it?", "2 tools", "It is here.", "Begins a conversation with this run")
+    assert in_order(page, "Where is it?", "2 tools", "It is here.", "Starts a conversation with this run")
     assert not Conversation.objects.exists()
     response = say(as_sam, run, "And the other one?")
     second = Run.objects.get(input="And the other one?")
@@ -197,7 +197,7 @@ def test_who_cannot_hand_back_what_a_manager_paused_is_offered_no_button_and_tol
     for page in pages:
         html = danas.get(page).content.decode()
         assert url not in html, page
-        assert "Mia Manager has paused this run. Letting it go on needs the right" in html, page
+        assert "Mia Manager has paused this run. Resuming it needs the right" in html, page
         assert url in signed_in(mia).get(page).content.decode(), page
     assert "has paused this run." in danas.post(url, follow=True).content.decode()
 
@@ -233,7 +233,7 @@ def test_who_comes_second_is_told_who_was_first(clerk: Clerk, dana: User, marco:
     run = clerk.run(PAY, says("Paid."), conversation="ticket-7")
     signed_in(dana).post(f"/runs/{run.pk}/take-over/")
     page = signed_in(marco).post(f"/runs/{run.pk}/take-over/", follow=True).content.decode()
-    assert "Dana Whitfield has taken over already." in page
+    assert "Dana Whitfield has already taken over." in page
 
 
 @pytest.mark.parametrize(
@@ -241,8 +241,8 @@ def test_who_comes_second_is_told_who_was_first(clerk: Clerk, dana: User, marco:
     [
         ({"state": "waiting", "waiting_for": "budget"}, "Over budget."),
         ({"state": "waiting", "waiting_for": "outcome"}, "Nobody knows whether a call happened."),
-        ({"state": "waiting", "waiting_for": "subagent"}, "Another agent works on it."),
-        ({"state": "queued", "model_failures": 2}, "The model does not answer."),
+        ({"state": "waiting", "waiting_for": "subagent"}, "Another agent is working on it."),
+        ({"state": "queued", "model_failures": 2}, "The model is not answering."),
         ({"state": "queued"}, "Queued."),
         ({"state": "paused"}, "Paused."),
     ],

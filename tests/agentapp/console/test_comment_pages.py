@@ -1,4 +1,4 @@
-"""Comments where people read and write them: beside the request, and over the API."""
+"""Comments where people read and write them: next to the request, and over the API."""
 
 import json
 from collections.abc import Callable
@@ -121,7 +121,7 @@ def test_the_page_shows_the_latest_and_leads_to_those_before(
         everything = page.get(f"{path}?comments=all").content.decode()
         assert all(f"Number {number}" in everything for number in range(4))
         assert "earlier comments" not in everything
-        # What is fetched again when something changes shows all as well.
+        # The part that is fetched again after a change also shows all.
         assert f'hx-get="{here}side/?comments=all"' in everything
 
 
@@ -194,7 +194,7 @@ class TestTheApi:
     ) -> None:
         approval = waiting()
         _, secret = auth.issue_token(dana, "test", ["approvals:comment"], "system", issued_by=dana)
-        ApiToken.objects.update(issued_by=ada)  # as one of before
+        ApiToken.objects.update(issued_by=ada)  # like an earlier token
         answer = Client().post(
             f"/api/v1/approvals/{approval.pk}/comments",
             json.dumps({"text": "I agree."}),

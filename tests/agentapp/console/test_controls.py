@@ -1,4 +1,4 @@
-"""The page of controls: what is stopped, and how people stop things and let them go on."""
+"""The page of controls: what is stopped, and how people stop things and release them."""
 
 import pytest
 from django.test import Client
@@ -22,11 +22,11 @@ def test_a_manager_stops_an_agent_and_lets_it_go_on(page, clerk):
     stopped = page.post("/switches/", {"target": "agent:clerk", "reason": "It pays twice."}, follow=True)
     assert stopped.redirect_chain == [("/switches/", 302)]
     said = stopped.content.decode()
-    assert "The agent clerk was stopped by Mia Manager: It pays twice. No new model or tool call of what it" in said
+    assert "The agent clerk was stopped by Mia Manager: It pays twice. No new model or tool call that it" in said
     run = clerk.run(says("done"))
     assert run.waiting_for == "switch"
     released = page.post(f"/switches/{KillSwitch.objects.get().pk}/release/", follow=True)
-    assert "Runs that look again now: 1." in released.content.decode()
+    assert "Runs that check again now: 1." in released.content.decode()
     assert clerk.drive(run).state == "succeeded"
 
 

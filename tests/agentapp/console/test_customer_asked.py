@@ -1,4 +1,4 @@
-"""What the staff sees of what customers are asked and ask for: on the run, in the lists, and not in the inbox."""
+"""What staff see of what customers are asked and ask for: on the run, in the lists, and not in the inbox."""
 
 import pytest
 from django.contrib.auth.models import User
@@ -43,7 +43,7 @@ def test_it_is_in_nobodys_inbox_and_counted_by_none(asked: Run, dana: User, cler
 
 def test_its_page_offers_no_decision(asked: Run, dana: User, clerk: Clerk) -> None:
     page = as_(dana).get(f"/approvals/{clerk.open(asked)[0].pk}/").text
-    assert "The customer answers this, in their conversation" in page
+    assert "The customer answers this in their conversation" in page
     assert 'value="approve"' not in page
 
 

@@ -1,4 +1,4 @@
-"""Links for customers, as the staff makes them and takes them back."""
+"""Links for customers, as staff make and revoke them."""
 
 import re
 

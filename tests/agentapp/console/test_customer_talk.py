@@ -1,4 +1,4 @@
-"""The customer's page: what they see and do by their link, and what nobody gets by another."""
+"""The customer's page: what customers see and do with their link, and what no other link gives."""
 
 import re
 import uuid
@@ -72,6 +72,21 @@ def test_a_customer_talks_without_an_account(clerk: Clerk, page: str, customer: 
     assert "Sam" not in shown
 
 
+def test_the_agent_has_a_name_that_people_read_and_nothing_about_it_is_internal(
+    clerk: Clerk, page: str, customer: Client
+) -> None:
+    clerk.agent.name, clerk.agent.description = "customer-care_desk", "Tries the cheap model first."
+    script(clerk, says("It is on its way."))
+    customer.post(page, {"do": "say", "text": "Where is it?", "request_key": "k"})
+    drive(clerk)
+    shown = customer.get(page).text
+    assert "<title>Talk with Customer care desk</title>" in shown
+    assert "<h1>Customer care desk</h1>" in shown
+    assert '<span class="who">Customer care desk</span>' in shown
+    for internal in ("customer-care_desk", "cheap model", "scripted", "Be exact."):
+        assert internal not in shown
+
+
 def test_yes_runs_what_the_card_shows(clerk: Clerk, page: str, customer: Client) -> None:
     customer_rule()
     script(clerk, PAY, says("It is paid."))
@@ -105,7 +120,8 @@ def test_of_two_questions_each_is_answered_from_a_page_that_is_gone_back_to(
     otherwise = customer.post(page, answer(first, "no"))
     assert (otherwise.status_code, "has been answered or taken back already" in otherwise.text) == (422, True)
     again = customer.post(page, {"do": "say", "text": "And me.", "request_key": "k"})
-    assert (again.status_code, "Send it again." in again.text, "And me.</textarea>" in again.text) == (422, True, True)
+    asked, kept = "Send this one again." in again.text, "And me.</textarea>" in again.text
+    assert (again.status_code, asked, kept) == (422, True, True)
 
 
 def test_no_is_no(clerk: Clerk, page: str, customer: Client) -> None:
@@ -143,7 +159,7 @@ def test_looking_decides_nothing(clerk: Clerk, page: str, customer: Client) -> N
 
 
 def test_asking_for_a_person_and_reading_them(clerk: Clerk, page: str, customer: Client, sam: User) -> None:
-    assert "Write first what it is about" in customer.post(page, {"do": "person"}).text
+    assert "First write what it is about" in customer.post(page, {"do": "person"}).text
     script(clerk, says("Hello."))
     customer.post(page, {"do": "say", "text": "Hello?"})
     run = drive(clerk)
@@ -188,7 +204,7 @@ def test_a_link_that_was_taken_back_has_expired_or_was_made_up_shows_nothing(
     gone.append(customer.get(f"/talk/{customer_links.signed(old)}/"))
     assert [answer.status_code for answer in gone] == [410, 410, 410]
     assert "taken back" in gone[0].text
-    assert "no longer good" in gone[2].text
+    assert "no longer valid" in gone[2].text
     unknown = customer.get(f"{page[:-2]}x/")
     assert unknown.status_code == 404
     assert not [answer for answer in (*gone, unknown) if "A secret" in answer.text]
@@ -219,7 +235,7 @@ def test_without_an_asgi_server_there_is_no_stream(page: str, customer: Client) 
 
 
 def asked(clerk: Clerk, page: str) -> None:
-    """Somebody has asked for a payment through the link, and the customer is to confirm it."""
+    """A payment was requested through the link, and the customer has to confirm it."""
     customer_rule()
     script(clerk, PAY, says("It is paid."))
     Client().post(page, {"do": "say", "text": "Pay me."})
@@ -266,7 +282,7 @@ def test_signing_out_makes_nobody_a_customer(clerk: Clerk, page: str, customer: 
     opened = maker.cookies["opened_by"]
     assert (opened["path"], opened["httponly"]) == (page, True)
     assert maker.post(page, form).status_code == 403
-    # What was noted by another link counts for nothing here, nor does what we have not signed.
+    # A note made by another link does not count here, nor does one that we have not signed.
     other = Client()
     other.cookies["opened_by"] = "1:made-up"
     assert other.post(page, form).status_code == 302

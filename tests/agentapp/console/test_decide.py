@@ -197,7 +197,7 @@ class TestUndo:
         assert decide(page, approval, **{**form, **fields}).status_code == 302  # type: ignore[attr-defined]
         approval.refresh_from_db()
         assert parse(approval.final_arguments_text) == {**REFUND, "amount": 184.5}
-        # What is decided, or waits no longer, is shown as it stands.
+        # A request that is decided or no longer waits is shown as it stands.
         assert "change by you" not in page.get(undone["Location"]).content.decode()
 
     def test_what_was_changed_is_not_laid_over_what_somebody_else_has_changed_since(
@@ -323,7 +323,7 @@ class TestRefusals:
 
         html = response.content.decode()
         assert response.status_code == 409
-        assert '<h2 class="dialog-head" id="conflict-title">This was asked anew</h2>' in html
+        assert '<h2 class="dialog-head" id="conflict-title">This was asked again</h2>' in html
         assert f'href="/approvals/{newer.pk}/">Open the new one</a>' in html
 
     def test_an_edit_that_breaks_the_schema_comes_back_at_its_field(self, page: Client, waiting: Waiting) -> None:
@@ -420,7 +420,7 @@ class TestRefusals:
     def test_whoever_follows_the_link_of_a_message_decides_nothing(
         self, page: Client, waiting: Waiting, method: str, purpose: dict[str, str], signed_in: bool
     ) -> None:
-        """Mail scanners, previews of chats and browsers that look ahead do."""
+        """Mail scanners, chat previews and prefetching browsers follow links."""
         approval = waiting()
         before = Event.objects.count()
         link = mail.link_to(approval).removeprefix(settings.BASE_URL)
@@ -451,7 +451,7 @@ class TestRefusals:
 
 
 class TestTheSecondPress:
-    """High risk in a browser without script: the first press asks, on a page of its own."""
+    """High risk in a browser without JavaScript: the first press asks, on a page of its own."""
 
     def test_it_names_the_act_and_takes_along_what_was_typed(self, page: Client, waiting: Waiting) -> None:
         approval = waiting(risk="high")

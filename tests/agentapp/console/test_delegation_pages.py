@@ -1,4 +1,4 @@
-"""The right to decide, lent: the settings where people do it, and the pages that show it."""
+"""The right to decide, delegated: the settings where people do it, and the pages that show it."""
 
 from datetime import timedelta
 from typing import Any
@@ -70,7 +70,7 @@ def test_somebody_lends_their_right_and_takes_it_back(bea: User, dana: User, fin
     assert "For Bea Lender" in theirs
     assert "Taken back " in client.post(f"{URL}{lent.pk}/end/", follow=True).content.decode()
     assert "What you may decide" not in signed_in(dana).get(URL).content.decode()
-    assert "It was over already" in client.post(f"{URL}{lent.pk}/end/", follow=True).content.decode()
+    assert "It had already ended" in client.post(f"{URL}{lent.pk}/end/", follow=True).content.decode()
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_nobody_ends_what_others_have_lent(bea: User, dana: User, marco: User, f
 
 
 def test_who_decides_nothing_has_nothing_to_lend(sam: User, dana: User) -> None:
-    assert "there is no right to lend" in signed_in(sam).get(URL).content.decode()
+    assert "you have no right to lend" in signed_in(sam).get(URL).content.decode()
     assert page_of_settings.DELEGATION.url == "settings_delegation"
 
 
@@ -163,7 +163,7 @@ def test_a_decision_reads_as_one_for_the_other_everywhere(sam: User, bea: User, 
     assert f"<span>{name} approved</span>" in html  # the history
     assert "Approved by Dana for Bea" in client.get("/inbox/", {"view": "decided"}).content.decode()
     assert name in client.get(f"/runs/{approval.run_id}/", {"step": 1}).content.decode()
-    # Whoever comes second is told.
+    # The second person is told.
     late = signed_in(bea).post(f"/approvals/{approval.pk}/decide/", posted(approval))
     assert late.status_code == 409
     assert f"{name} already approved it" in late.content.decode()

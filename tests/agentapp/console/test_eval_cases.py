@@ -1,4 +1,4 @@
-"""Writing evals in the console: suites and cases from scratch, other names for cases, and deleting them."""
+"""Writing evals in the console: suites and cases from scratch, renaming cases, and deleting them."""
 
 import html
 import re
@@ -71,7 +71,7 @@ def test_a_suite_that_there_is_or_that_has_no_name_is_not_begun(suite, adas, nam
 def test_a_new_case_replaces_none(suite, adas):
     text = files.written(a_case("greets", description="Another").document)
     answer = adas.post("/evals/desk/cases/", {"text": text})
-    assert (answer.status_code, "has a case named greets already" in answer.content.decode()) == (422, True)
+    assert (answer.status_code, "already has a case named greets" in answer.content.decode()) == (422, True)
     assert EvalCase.objects.get(name="greets").description == ""
 
 
@@ -92,7 +92,7 @@ def test_a_case_gets_the_name_that_is_written_and_evals_keep_the_name_it_had(sui
 def test_a_case_does_not_get_the_name_of_another(suite, adas):
     url = "/evals/desk/cases/greets/"
     answer = adas.post(url, {"text": text_of(adas, url).replace("name: greets", "name: parts")})
-    assert (answer.status_code, "has a case named parts already" in answer.content.decode()) == (422, True)
+    assert (answer.status_code, "already has a case named parts" in answer.content.decode()) == (422, True)
     assert names(suite) == {"greets", "parts"}
     assert EvalCase.objects.get(name="parts").document["name"] == "parts"
 
@@ -155,7 +155,7 @@ def test_a_case_made_of_a_run_keeps_its_name_and_is_made_anew_of_that_run_alone(
     url = f"/evals/from-life/cases/{of_life.name}/"
     text = text_of(adas, url)
     answer = adas.post(url, {"text": text.replace(f"name: {of_life.name}", "name: other")})
-    assert (answer.status_code, "was made of a run and keeps its name" in answer.content.decode()) == (422, True)
+    assert (answer.status_code, "was made from a run and keeps its name" in answer.content.decode()) == (422, True)
     made_of = f"/runs/{of_life.made_of_id}/case/"
     assert adas.post(made_of, {"suite": "from-life", "text": text}).status_code == 302
     other = clerk.run(says("Hello"))

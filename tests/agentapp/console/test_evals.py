@@ -1,4 +1,4 @@
-"""The pages of evals: suites, what came of them, two side by side, and cases made of runs."""
+"""The pages of evals: suites, their results, two side by side, and cases made of runs."""
 
 import re
 import uuid
@@ -98,7 +98,7 @@ def test_two_evals_stand_side_by_side(suite, client, mia):
     after = ran(suite, baseline=before)
     shown = page(client, mia, f"/evals/runs/{after.pk}/compare/{before.pk}/")
     assert "Regressed" in shown
-    assert "pay: allowed instead of asked whoever may decide" in shown
+    assert "pay: allowed instead of asked everybody who may decide" in shown
     assert "1 other case went as before" in shown
     assert "generous" in shown
     assert "the baseline" in page(client, mia, f"/evals/runs/{after.pk}/")
@@ -194,7 +194,7 @@ def test_a_form_that_is_sent_twice_begins_one_eval(suite, client, sam, monkeypat
     assert [answer.url for answer in answers] == [f"/evals/runs/{made.pk}/"] * 2
     assert nudged == [str(made.pk)]
     other = client.post("/evals/desk/run/", {"request_key": key, "model": "openai:other", **case})
-    assert (other.status_code, "has begun an eval already" in other.content.decode()) == (422, True)
+    assert (other.status_code, "has already started an eval" in other.content.decode()) == (422, True)
     assert f'name="request_key" value="{key}"' not in other.content.decode()
     assert EvalRun.objects.count() == 1
 
@@ -212,7 +212,7 @@ def test_what_cannot_be_run_is_said_and_begins_nothing(suite, client, sam):
     for wrong in ({"agent": "clerk=nobody"}, {"case": "other"}, {"baseline": str(uuid.uuid4())}):
         response = client.post("/evals/desk/run/", wrong)
         assert response.status_code == 422
-        assert "Nothing was begun." in response.content.decode()
+        assert "Nothing was started." in response.content.decode()
     assert EvalRun.objects.count() == 0
 
 

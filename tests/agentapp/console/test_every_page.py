@@ -1,4 +1,4 @@
-"""What holds for every page of the console, whoever looks at it: it asks the database little."""
+"""What holds for every page of the console, whoever looks: it makes few database queries."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ OF_A_REQUEST = (
 
 @pytest.fixture
 def requests(clerk: Clerk, dana: User) -> list[Approval]:
-    """One that waits, one that was carried out, one that was rejected; each in a conversation."""
+    """One request waits, one was carried out, one was rejected; each in a conversation."""
     runs = [clerk.run(PAY, says("Done."), conversation=f"ticket-{n}", customer="Ana") for n in range(3)]
     found = [clerk.open(run)[0] for run in runs]
     clerk.decide(found[1], dana)

@@ -1,4 +1,4 @@
-"""Objects as names and values, and everything else as it was written."""
+"""Objects shown as names and values, and everything else as it was written."""
 
 import json
 from typing import Any

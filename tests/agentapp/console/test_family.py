@@ -20,7 +20,7 @@ def team(clerk: Any) -> Team:
 
 @pytest.fixture
 def family(team: Team) -> list[Run]:
-    """Three runs, one below the other; the lowest waits for a person."""
+    """Three runs, each asked by the one above; the lowest waits for a person."""
     team.may_ask("refunds", calls(call("a", "ask_ledger", input="Pay ana")), says("r"), asks=("ledger",))
     team.may_ask("ledger", calls(call("x", "pay", account="ana", amount=7)), {**says("l"), "usage": {"cost": 0.5}})
     team.run(calls(call("a", "ask_refunds", input="Refund ana")), says("done"))

@@ -1,4 +1,4 @@
-"""What narrows the inbox, in what order it stands, and that pages of every order fit together."""
+"""The inbox's filters and orders, and that its pages join up in every order."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -200,7 +200,7 @@ class TestViews:
         again = page.post("/inbox/views/", {"name": "High risk", "risk": "low"})
 
         assert again.status_code == 422
-        assert "You have a view named" in again.content.decode()
+        assert "You already have a view named" in again.content.decode()
 
 
 def test_the_panel_offers_what_waits_and_only_that(page: Client, waiting: Waiting) -> None:

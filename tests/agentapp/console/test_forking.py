@@ -46,7 +46,7 @@ def finish(clerk: Clerk, run: Run) -> Run:
 
 
 def fields(html: str) -> dict[str, Any]:
-    """What the form of a page would send, as it stands."""
+    """What a page's form would send, as it stands."""
     form = html.split('class="branch-form"')[1]
     found: dict[str, Any] = {}
     for tag in re.findall(r"<input [^>]*>", form):
@@ -118,8 +118,8 @@ def test_what_is_changed_in_the_form_is_changed_in_the_fork(sams: Client, paid: 
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"model_settings": "{"}, "The settings are no JSON"),
-        ({"model": "nonsense"}, "names no model"),
+        ({"model_settings": "{"}, "The settings are not valid JSON"),
+        ({"model": "nonsense"}, "is not a model name"),
         ({"input": ""}, "The input is empty."),
         ({"input": "•••••• Bob."}, "masked part"),
     ],
@@ -161,7 +161,7 @@ def test_a_secret_argument_is_typed_anew_and_is_never_on_the_page(sams: Client, 
     actions.cancel_run(run.pk, clerk.starter)
     html = page(sams, f"/runs/{run.pk}/fork/?step=1&call=0")
     assert "hush" not in html
-    assert "Type it anew." in html
+    assert "Type it again." in html
     sent = fields(html) | {"act": "start"}
     answer = sams.post(f"/runs/{run.pk}/fork/", sent)
     assert (answer.status_code, "Type it again" in answer.content.decode()) == (422, True)

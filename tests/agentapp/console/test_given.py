@@ -1,4 +1,4 @@
-"""Starting a run of an agent that is given a form instead of a message."""
+"""Starting a run of an agent that takes a form instead of a message."""
 
 import json
 import uuid

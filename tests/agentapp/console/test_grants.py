@@ -1,8 +1,9 @@
-"""The pages of grants: made from a request, listed, looked at and taken back."""
+"""The pages of grants: made from a request, listed, viewed and revoked."""
 
 import html
 import re
 import uuid
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -192,6 +193,13 @@ class TestLooking:
         assert "Write to Ann &lt;i&gt;." in shown
         assert "Why &lt;b&gt;." in shown
         assert f"The grant {grant.reference}" in client.get(f"/runs/{run.pk}/?step=1&call=0").content.decode()
+
+    def test_its_end_names_the_zone_it_is_told_in(self, clerk, client, dana, mia, settings):
+        settings.TIME_ZONE = "Europe/Berlin"
+        grant = a_grant(clerk, dana)
+        Grant.objects.update(expires_at=datetime(2099, 12, 4, 23, 30, tzinfo=UTC))
+        client.force_login(mia)
+        assert "5 Dec 2099, 00:30 CET" in client.get(f"/grants/{grant.pk}/").content.decode()
 
     def test_calls_come_in_pages(self, clerk, client, dana, mia, monkeypatch):
         monkeypatch.setattr("agentapp.console.grants.PAGE", 1)

@@ -1,4 +1,4 @@
-"""What people see of guidelines: in the trace of a run, on the page of a request."""
+"""What people see of guidelines: in the trace of a run and on the page of a request."""
 
 from typing import Any
 

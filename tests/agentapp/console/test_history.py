@@ -1,4 +1,4 @@
-"""The history of a request: one line for what happened once, and no more for what happened over and over."""
+"""The history of a request: one line for a single event, and only one for repeated events."""
 
 from collections.abc import Callable
 from datetime import timedelta

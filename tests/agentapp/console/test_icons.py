@@ -1,4 +1,4 @@
-"""Every symbol that is asked for by name is in the sprite: one that is not shows as an empty square."""
+"""Every icon named anywhere is in the sprite: a missing one shows as an empty square."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ from agentapp.console import history
 SPRITE = settings.BASE_DIR / "templates" / "console" / "_icons.html"
 KNOWN = frozenset(re.findall(r'<symbol id="i-([a-z-]+)"', SPRITE.read_text()))
 IN_A_TEMPLATE = re.compile(r"""\{%-?\s*icon\s+['"]([^'"]+)['"]""")
-# Where the name of a symbol stands among the arguments of what has one.
+# The position of the icon's name among the arguments of each class that has one.
 PLACES = {"EffectLine": 2, "Place": 2, "Section": 2, "Found": 2, "Entry": 0}
 
 

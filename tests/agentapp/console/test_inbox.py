@@ -64,7 +64,7 @@ def test_the_inbox_asks_the_database_the_same_few_things_for_one_and_for_many(pa
 
     group = Group.objects.get(name="approver")
     waiting(groups=(group.pk,))
-    # The first time it is put down that they have been shown the request.
+    # The first time also records that they have been shown the request.
     queries()
     one = queries()
     for _ in range(6):
@@ -77,7 +77,7 @@ def test_the_inbox_asks_the_database_the_same_few_things_for_one_and_for_many(pa
 def test_the_fragment_is_the_piece_in_the_page(page: Client, waiting: Waiting, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = waiting(expires_seconds=600), waiting(expires_seconds=700)
 
-    # Both say how long is left, to the second.
+    # Both show the time left to the second, so stop the clock.
     moment = timezone.now()
     monkeypatch.setattr(timezone, "now", lambda: moment)
     whole = page.get("/inbox/").content.decode()
@@ -231,7 +231,7 @@ def test_what_is_said_after_deciding_is_true_of_what_is_stopped_and_of_what_was_
 
     assert "the agent is told in" in told(rejected, approved, type="reject", message="No.")
     actions.engage_switch("tool", "refund_payment", "It pays twice.", mia)
-    assert "stopped, to be undone for" in told(approved, last)
+    assert "stopped, can be undone for" in told(approved, last)
 
 
 def test_what_is_critical_is_approved_on_its_page_where_the_word_is_typed(page: Client, waiting: Waiting) -> None:

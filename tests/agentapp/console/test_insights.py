@@ -40,7 +40,7 @@ def page(client: Client, mia: User) -> Client:
 
 @pytest.fixture
 def fill(dana: User, marco: User) -> Any:
-    """Two weeks of traffic; again, twice as much."""
+    """Two weeks of traffic; a second call doubles it."""
     team = Group.objects.create(name="payments")
 
     def filled(requests: int = 120, seed: int = 1) -> None:
@@ -226,7 +226,7 @@ def test_page_and_file_show_what_sql_counts_by_itself(page: Client, fill: Any) -
 
 
 def told(page: Client, path: str, slug: str, *columns: int) -> set[tuple[str, ...]]:
-    """What a card says in these columns: the same in its file and in its table on the page."""
+    """What a card says in these columns: the same in its file as in its table on the page."""
     lines = list(csv.reader(io.StringIO(text_of(page, f"/insights/{slug}.csv?range=14d"))))[1:]
     card = text_of(page, f"{path}?range=14d").partition(f'id="{slug}-table"')[2].partition("</details>")[0]
     rows = [re.findall(r"<td[^>]*>(?:<a [^>]*>)?([^<]*)", row) for row in card.split("<tr>")[2:]]

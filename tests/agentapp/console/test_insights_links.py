@@ -1,4 +1,4 @@
-"""Where the figures of insights lead: each link asks what the audit trail understands, and finds what was counted."""
+"""Where the figures of insights lead: the audit trail understands each link and finds what was counted."""
 
 import csv
 import html
@@ -18,12 +18,12 @@ from agentapp.audit.query import parse
 from agentapp.console import insights_reliability as reliability
 from agentapp.console.insights_links import rows, within
 from agentapp.console.insights_parts import Figure
-from agentapp.demo import opening
 from agentapp.insights import periods
 from agentapp.insights.periods import Period
 from agentapp.insights.reading import Calls
 from agentapp.models import ToolExecution
 from approvals.models import Decision
+from tests import opened
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 10, 20, 13, 24, 9, tzinfo=UTC)
@@ -32,8 +32,8 @@ TABS = ("/insights/", "/insights/cost/", "/insights/reliability/")
 
 @pytest.fixture
 def past(client: Client) -> Client:
-    """The demo's shop with a past, and a manager who looks at it."""
-    opening.open_shop()
+    """The demo shop with a past, and a manager who looks at it."""
+    opened.open_shop()
     call_command("load_traffic", runs=120, days=12, verbosity=0)
     call_command("back_fill_insights", verbosity=0)
     client.force_login(User.objects.get(username="ada"))
@@ -54,7 +54,7 @@ def test_every_link_asks_what_the_trail_understands(past: Client) -> None:
         response = past.get(href)
         assert response.status_code == 200, href
         assert response.context["problems"] == [], href
-        assert "Nothing was looked for" not in response.content.decode(), href
+        assert "Nothing was searched for" not in response.content.decode(), href
 
 
 def test_a_link_finds_as_many_calls_as_its_figure_counted(past: Client) -> None:

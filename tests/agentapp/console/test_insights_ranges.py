@@ -1,4 +1,4 @@
-"""Days that somebody chose for the figures: these are counted, listed and led to, and no others."""
+"""Days chosen for the figures: only these are counted, listed and linked to."""
 
 import csv
 import io
@@ -31,7 +31,7 @@ THREE_DAYS = {"range": "custom", "from": "2026-01-01", "to": "2026-01-03"}
 
 @pytest.fixture
 def page(client: Client, mia: User) -> Client:
-    """A manager who looks at figures, which are added up until a moment ago."""
+    """A manager who looks at figures that are rolled up to a moment ago."""
     now = timezone.now()
     RollUp.objects.create(until=hour_of(now), looked_at=now)
     client.force_login(mia)
@@ -39,7 +39,7 @@ def page(client: Client, mia: User) -> Client:
 
 
 def spend(begin: datetime, cost: str, hours: int = 24) -> None:
-    """Let one model have cost that in the whole of a day, or in an hour of it."""
+    """Record this cost of one model for a whole day, or for an hour of it."""
     span = Span.DAY if hours == 24 else Span.HOUR
     ModelFigures.objects.create(span=span, at=begin, agent="support", model="m", replies=1, cost=Decimal(cost))
 
@@ -55,7 +55,7 @@ def card(client: Client, path: str, slug: str, asked: dict[str, str]) -> Card:
 
 
 def spend_now(cost: str) -> None:
-    """Let a reply that came outside of steps have cost that a moment ago."""
+    """Record this cost of a reply outside of steps, made a moment ago."""
     ModelUse.objects.create(run=a_run(), at=timezone.now(), cost=Decimal(cost))
 
 
@@ -136,8 +136,8 @@ def test_costs_of_a_day_are_those_of_the_day_by_utc_in_any_zone(page: Client, se
     assert len(card(page, "/insights/cost/", "cost-by-day", {"range": "14d"}).table.rows) == 14
     named = page.get("/insights/cost-by-day.csv", ONE_DAY)["Content-Disposition"]
     assert "cost-by-day-2026-10-10-2026-10-10.csv" in named
-    assert "Days and hours are by UTC." in page.get("/insights/cost/").content.decode()
-    assert f"Days and hours are by {zone}." in page.get("/insights/").content.decode()
+    assert "Days and hours are in UTC." in page.get("/insights/cost/").content.decode()
+    assert f"Days and hours are in {zone}." in page.get("/insights/").content.decode()
 
 
 @pytest.mark.parametrize("zone", ZONES)
@@ -190,9 +190,9 @@ def test_a_day_that_began_a_moment_ago_is_shown_where_no_full_hour_of_it_has_beg
 @pytest.mark.parametrize(
     ("first", "last", "why"),
     [
-        ("2026-01-03", "2026-01-01", "It ends before it begins."),
-        ("2024-01-01", "2025-06-01", "It is longer than 366 days."),
-        ("2099-01-01", "2099-01-02", "It has not begun yet."),
+        ("2026-01-03", "2026-01-01", "The range ends before it begins."),
+        ("2024-01-01", "2025-06-01", "The range is longer than 366 days."),
+        ("2099-01-01", "2099-01-02", "The range has not begun yet."),
         ("<b>", "2026-01-02", "A range needs two days, as in 2026-11-01 and 2026-11-14."),
     ],
 )
@@ -201,7 +201,7 @@ def test_a_range_of_which_there_are_no_figures_is_said_and_stays_typed(
 ) -> None:
     html = page.get(path, {"range": "custom", "from": first, "to": last}).content.decode()
 
-    assert f"There are no figures of that range.</strong> {why} These are of the last 14 days." in html
+    assert f"There are no figures for that range.</strong> {why} These are for the last 14 days." in html
     assert f'name="from" value="{escape(first)}"' in html
     assert f'name="to" value="{last}"' in html
     assert f'<span class="t-bad" id="range-e">{why}</span>' in html

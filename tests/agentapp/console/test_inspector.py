@@ -147,7 +147,7 @@ def test_a_call_that_a_hook_changed_shows_what_the_model_had_asked_for_without_i
     made = proposal(make_tool("get_order"), {"order_id": 1001}, proposed=asked, changed_by=["shop.hooks.look_first"])
     run.step("", made)
     shown = text(mias, run, "?step=1&call=0")
-    assert "Arguments, as a hook made them" in shown
+    assert "Arguments, as a hook set them" in shown
     assert "The model had asked for <code>charge_card</code>" in shown
     assert "1001" in shown
     assert "1.00" in shown

@@ -1,4 +1,4 @@
-"""Decisions that are judged afterwards: by whom, where it is seen, and the cases of evals that are made of them."""
+"""Decisions judged afterwards: by whom, where it is seen, and the cases of evals made from them."""
 
 import re
 from typing import Any
@@ -79,7 +79,7 @@ def test_only_who_manages_judges_and_nobody_their_own_decision(clerk, dana, marc
         assert "Judge this decision" not in page(client, user, f"/approvals/{decision.approval_id}/")
     dana.user_permissions.add(Permission.objects.get(codename="judge_decision"))
     for user in (dana, mia):
-        Decision.objects.filter(pk=decision.pk).update(on_behalf_of=mia)  # in her right: she has had her say
+        Decision.objects.filter(pk=decision.pk).update(on_behalf_of=mia)  # decided in her right: she has had her say
         with pytest.raises(Refused) as refused:
             actions.judge_decision(decision.pk, "good", "Of course.", User.objects.get(pk=user.pk))
         assert refused.value.code == "own_decision"
@@ -123,8 +123,8 @@ def test_the_request_shows_it_to_whoever_may_see_the_request_with_what_it_replac
     assert said.index("It was wrong.") < said.index("&lt;b&gt;Twice&lt;/b&gt; the money")
     assert "replaced" in said
     assert f"{mia.get_full_name() or mia.username} judged a decision harmful" in shown
-    assert "Judge it otherwise" not in shown
-    assert "Judge it otherwise" in page(client, mia, f"/approvals/{decision.approval_id}/side/")
+    assert "Change the judgement" not in shown
+    assert "Change the judgement" in page(client, mia, f"/approvals/{decision.approval_id}/side/")
 
 
 @pytest.mark.parametrize(("type", "words"), [("approve", "approved"), ("reject", "rejected")])
@@ -152,7 +152,7 @@ def test_the_audit_trail_shows_it_and_is_asked_by_what_counts(clerk, dana, mia, 
     assert found("judged:harmful", mia) == []
     assert found("did:decided -judged:wrong", mia) == ["approval.rejected"]
     assert found("did:judged", mia) == ["approval.judged"] * 3
-    assert found('"was harmful"', mia) == ["approval.judged"] * 2  # of that request
+    assert found('"was harmful"', mia) == ["approval.judged"] * 2  # for that request
     with pytest.raises(Malformed, match="judged"):
         parse("judged:wrnog")
     shown = page(client, mia, "/audit/?q=did:approved")
@@ -237,23 +237,23 @@ def test_a_call_that_should_not_have_been_let_through_is_asked_about_or_refused_
 def test_a_decision_judged_anew_makes_its_case_anew(clerk, dana, ada, client):
     decision = decided(clerk, dana)
     made(client, ada, decision, "wrong")
-    assert "Make its case anew" not in page(client, ada, f"/approvals/{decision.approval_id}/")
+    assert "Make its case again" not in page(client, ada, f"/approvals/{decision.approval_id}/")
     judge(client, ada, decision, "good")
     shown = page(client, ada, f"/approvals/{decision.approval_id}/")
     assert "Its eval case" in shown
-    assert "Make its case anew" in shown
+    assert "Make its case again" in shown
     client.post(url(decision, "case"))
     assert EvalCase.objects.get().judged == "good"
 
 
 def test_a_suite_says_what_came_of_decisions_that_were_judged_wrong(clerk, dana, ada, client):
     case = made(client, ada, decided(clerk, dana), "wrong")
-    assert "No eval has looked at them yet." in page(client, ada, "/evals/judged-decisions/")
+    assert "No eval has run them yet." in page(client, ada, "/evals/judged-decisions/")
     verdict(case)
     assert "0 of 1 failed" in page(client, ada, "/evals/judged-decisions/")
     Rule.objects.create(name="generous", tool="pay", verdict="allow", order=1)
     verdict(case)
-    assert "1 of 1 failed: what should not happen again would" in page(client, ada, "/evals/judged-decisions/")
+    assert "1 of 1 failed: what was judged would happen again" in page(client, ada, "/evals/judged-decisions/")
 
 
 def test_a_case_is_made_by_who_may_write_cases_of_what_was_judged_and_has_ended(clerk, dana, mia, ada, client):

@@ -53,7 +53,7 @@ def test_further_rows_come_in_pages_that_follow_each_other(mias: Client, long_ru
     assert rows(more)[0] == following[2]
     assert MORE_ROWS <= len(rows(more)) <= MORE_ROWS + 2
     assert "runhead" not in more
-    # The same address without script is the page that begins there.
+    # Without JavaScript, the same address is the page that begins there.
     assert rows(mias.get(f"/runs/{long_run.pk}/{following[1]}").content.decode()) == rows(more)
 
 

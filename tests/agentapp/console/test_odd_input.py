@@ -1,4 +1,4 @@
-"""What no browser sends: each gets an answer, and none of them is that the server has failed."""
+"""Input that no browser sends: each gets an answer, and the server never fails."""
 
 import uuid
 from typing import Any

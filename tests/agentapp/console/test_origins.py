@@ -1,4 +1,4 @@
-"""Where values came from, beside them on the page of a request, and why it is of its risk."""
+"""Where values came from, shown next to them on the page of a request, and the reasons for its risk."""
 
 from collections.abc import Callable
 

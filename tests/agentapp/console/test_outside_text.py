@@ -1,4 +1,4 @@
-"""What a customer, a page or a model writes can neither act in the console nor look like it."""
+"""What a customer, a page or a model writes can neither act in the console nor look like part of it."""
 
 import re
 from collections.abc import Callable
@@ -23,7 +23,7 @@ Waiting = Callable[..., Approval]
 
 @pytest.fixture
 def pieces(page: Client, waiting: Waiting, dana: User) -> Callable[[str], dict[str, str]]:
-    """The page of a request in which outside text stands wherever it can, and all its fragments."""
+    """The page of a request with outside text wherever it can be, and all its fragments."""
 
     def render(text: str) -> dict[str, str]:
         Tool.objects.update(questions=[text])

@@ -1,4 +1,4 @@
-"""Personal data on the pages of a run is masked, until somebody with the right asks for it, which goes on record."""
+"""Personal data on the pages of a run is masked until a person with the right asks to see it, which is recorded."""
 
 import html
 import time
@@ -19,7 +19,7 @@ NAME, MAIL = "Mirabel Ostrander", "mirabel@mail.example"
 
 @pytest.fixture
 def about_her(clerk, dana) -> Run:
-    """A run that has ended, about somebody whose name is marked, and whose address is found by its shape."""
+    """A finished run about a person whose name is marked, and whose address is recognised by its shape."""
     Tool.objects.filter(name="pay").update(pii_fields=["memo"])
     run = clerk.run(
         calls(call("p", "pay", account="a", amount=5, memo=NAME), text=f"{NAME} asked."),

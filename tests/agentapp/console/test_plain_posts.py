@@ -1,4 +1,4 @@
-"""Whatever htmx would post, posted as a browser without script does: each answers with a page or leads to one."""
+"""Everything htmx would post, posted as a browser without JavaScript does: each gets a page or leads to one."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ Waiting = Callable[..., Approval]
 
 @dataclass
 class Press:
-    """One button of a form that htmx would send: where it goes without script, and what it sends."""
+    """One button of a form that htmx would send: where it goes without JavaScript, and what it sends."""
 
     name: str
     action: str
@@ -86,7 +86,7 @@ class Forms(HTMLParser):
         for form in self.forms.values():
             for action, name, value, has_htmx in form.presses:
                 if has_htmx or form.has_htmx:
-                    # A button without a name is called after the last part of its address.
+                    # A button without a name is named after the last part of its address.
                     found.append(
                         Press(
                             name or action.split("/")[-2], action, {**form.fields, **({name: [value]} if name else {})}
@@ -116,14 +116,14 @@ def request(waiting: Waiting, dana: User, client: Client) -> str:
 
 
 def edited(waiting: Waiting, dana: User, client: Client) -> str:
-    """With a change to take back."""
+    """With a change to undo."""
     approval = waiting()
     form = Forms(client.get(f"/approvals/{approval.pk}/").content.decode()).forms["decide"]
     return client.post(f"/approvals/{approval.pk}/draft/", {**form.fields, "arg.amount": "100"}).content.decode()
 
 
 def listed(waiting: Waiting, dana: User, client: Client) -> str:
-    """With lists, whose rows come and go."""
+    """With lists whose rows come and go."""
     lines = {"type": "array", "items": {"type": "object", "properties": {"sku": {"type": "string"}}}}
     tags = {"type": "array", "items": {"type": "string"}}
     tool = make_tool()

@@ -1,4 +1,4 @@
-"""What is shown where there is nothing to show: named, in the console's look, and nothing lost."""
+"""What is shown if there is nothing to show: named, in the console's look, and nothing lost."""
 
 import logging
 import re
@@ -147,7 +147,7 @@ def test_a_request_that_cannot_be_read_says_that_nothing_was_changed() -> None:
 
 
 class TestForms:
-    """Posts that arrive under another session than the one their page was shown in."""
+    """Posts that arrive under another session than the one in which their page was shown."""
 
     def test_a_token_of_an_earlier_session_sends_nothing_and_leads_back(self, dana: User) -> None:
         browser = Client(enforce_csrf_checks=True)

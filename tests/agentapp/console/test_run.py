@@ -50,7 +50,7 @@ def test_an_outsider_is_not_told_that_a_run_exists(
     client.force_login(otto)
     assert client.get(f"/runs/{run.id}/{path}").status_code == 404
     assert client.post(f"/runs/{run.id}/cancel/").status_code == 404
-    # All but the form tokens, which are never the same twice.
+    # Everything but the form tokens, which are never the same twice.
     here, nowhere = (
         re.sub(r"[A-Za-z0-9]{64}", "", client.get(f"/runs/{key}/{path}").content.decode())
         for key in (run.id, uuid.uuid4())

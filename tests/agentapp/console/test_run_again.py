@@ -52,7 +52,7 @@ def failed(clerk: Clerk) -> Run:
 
 
 def first_steps(page: str) -> list[str]:
-    """What the page's forms would retry from."""
+    """The steps from which the page's forms would retry."""
     return [part.split('"')[0] for part in page.split('name="first" value="')[1:]]
 
 
@@ -75,7 +75,7 @@ def test_the_new_run_says_after_what_it_goes_on(client: Client, clerk: Clerk, fa
     new = Run.objects.exclude(pk=failed.pk).get()
     assert (new.retry_of, new.steps_kept) == (failed, 2)
     assert "What that one did before step 3 counts as done." in answer
-    assert f'Goes on after step 2 of <a class="mono" href="/runs/{failed.pk}/"' in answer
+    assert f'Continues after step 2 of <a class="mono" href="/runs/{failed.pk}/"' in answer
 
 
 def test_a_run_that_answered_has_nothing_to_go_on_with(client: Client, clerk: Clerk, sam: User) -> None:

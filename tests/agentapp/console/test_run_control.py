@@ -56,7 +56,7 @@ def test_who_cannot_resume_what_a_manager_paused_is_offered_no_button(
         for url in pages:
             html = client.get(url).content.decode()
             assert (f"/runs/{run.pk}/resume/" in html) is offered, (user, url)
-            told = "Mia Manager has paused this run. Letting it go on needs the right" in html
+            told = "Mia Manager has paused this run. Resuming it needs the right" in html
             assert told is (not offered and url != "/runs/"), (user, url)
     client.force_login(sam)
     assert "has paused this run." in client.post(f"/runs/{run.pk}/resume/", follow=True).content.decode()
@@ -83,7 +83,7 @@ def test_what_is_refused_in_the_list_is_said_there_and_nowhere_else(clerk: Clerk
     assert refused.status_code == 403
     assert "data-failed" in refused.content.decode()
     assert "has ended" in refused.content.decode()
-    assert "data-retry" not in refused.content.decode()  # it would come to the same
+    assert "data-retry" not in refused.content.decode()  # it would have the same result
     assert "has ended" not in page(ada_client, other)
 
 

@@ -1,4 +1,4 @@
-"""What the list of runs is narrowed to, and how it looks with thousands of them."""
+"""The filters of the list of runs, and how it looks with thousands of them."""
 
 import re
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def titles(client: Client, query: str) -> set[str]:
 
 @pytest.fixture
 def three(sam: User, dana: User) -> None:
-    """One that is refunded, one that failed at a tool, one that has not begun."""
+    """One run got its refund, one failed at a tool, one has not begun."""
     refunded = told_run(sam, dana)
     Run.objects.filter(pk=refunded.id).update(title="refunded", created_at=timezone.now() - timedelta(days=2))
     broken = RunBuilder(sam, "broken")
@@ -72,8 +72,8 @@ def test_each_filter_keeps_what_it_says(mias: Client, three: None, query: str, f
     [
         ("$1,000", "1,000 can be read as 1000 and as 1.000. Enter the one you mean."),
         ("cheap", "Enter a number, like 184.50."),
-        ("-1", "Enter an amount from 0 up to 999,999,999."),
-        ("9999999999", "Enter an amount from 0 up to 999,999,999."),
+        ("-1", "Enter an amount from 0 to 999,999,999."),
+        ("9999999999", "Enter an amount from 0 to 999,999,999."),
     ],
 )
 def test_a_cost_that_cannot_be_read_stays_where_it_was_typed_and_says_why(

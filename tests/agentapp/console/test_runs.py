@@ -111,7 +111,7 @@ def test_the_team_that_was_asked_is_named_and_whoever_has_claimed_it(mias: Clien
     with ledger.transaction():
         assert isinstance(claims.take(other.pk, dana, timedelta(minutes=5)), Claim)
     assert "Dana Whitfield: 2 requests" in text(mias)
-    # A lease that has run out says nothing.
+    # An expired lease means nothing.
     Claim.objects.update(until=timezone.now() - timedelta(minutes=1))
     assert "approver: 2 requests" in text(mias)
 

@@ -1,4 +1,4 @@
-"""The table of controls, row by row: what a schema's part is edited with, and what comes back."""
+"""The table of controls, row by row: what edits a part of a schema, and what comes back."""
 
 from typing import Any
 
@@ -85,7 +85,7 @@ TWO: dict[str, Any] = {"lines": [{"sku": "A", "count": 1, "price": 2.5}, {"sku":
 
 
 def rows(**changes: Any) -> dict[str, Any]:
-    """What a form with both lines posts, and a button of it."""
+    """What a form with both lines posts, with one of its buttons."""
     names = ["arg.lines.0.sku", "arg.lines.0.count", "arg.lines.1.sku", "arg.lines.1.count"]
     values = dict(zip(names, ["A", "1", "B", "2"], strict=True))
     return {"shown": ["arg.lines", *names], "rows": ["arg.lines.0", "arg.lines.1"], **values, **changes}
@@ -211,7 +211,7 @@ def test_an_amount_that_is_only_read_has_its_thousands_apart(value: object, word
     [field] = form({"x": {"type": kind, "format": "money", "x-currency": "USD"}}, {"x": value}).fields
 
     assert field.words == words
-    # What is edited is not grouped: it comes back as it stands.
+    # Editable numbers are not grouped: they come back as they were.
     assert "," not in field.value or field.value == value
 
 

@@ -130,7 +130,7 @@ def test_what_is_added_to_a_list_comes_last_and_an_empty_text_is_removed_by_its_
         ({"type": "string", "format": "money"}, "1.50", "0e-9999999", "Enter a number"),
         ({"type": "string", "format": "date"}, "2026-11-20", "tomorrow", "Enter it like 2026-11-20"),
         ({"enum": ["a"]}, "a", '"z"', "Choose one"),
-        ({}, {"a": 1}, '{"a": 1, "a": 2}', "stands twice"),
+        ({}, {"a": 1}, '{"a": 1, "a": 2}', "appears twice"),
         ({}, {"a": 1}, "{", "malformed"),
     ],
 )

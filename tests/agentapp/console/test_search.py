@@ -113,7 +113,7 @@ def test_the_address_with_a_reference_leads_to_the_page_of_what_it_names(page: C
 
 
 def test_a_reference_that_several_share_leads_to_all_of_them(page: Client, waiting: Waiting) -> None:
-    # Two keys that end alike, as happens once in some millions.
+    # Two keys with the same ending, as happens once in some millions.
     one, other = waiting(), Run.objects.get(pk=waiting().run_id)
     twin = uuid.UUID(f"{uuid.uuid4().hex[:-6]}{one.run_id.hex[-6:]}")
     fields = {field.attname: getattr(other, field.attname) for field in Run._meta.concrete_fields}

@@ -1,4 +1,4 @@
-"""Two people about one call: whoever comes second reads what the first one changed, and approves exactly that."""
+"""Two people about one call: the second reads what the first one changed, and approves exactly that."""
 
 import json
 import uuid
@@ -50,7 +50,7 @@ def test_the_second_reads_who_changed_what_and_what_they_approve(
     html = html_of(second, path.format(approval.pk))
     assert "Dana Whitfield changed what the agent proposed." in html
     assert "Amount: <del>$214.50</del> → <b>$184.50</b>" in html
-    assert "What you approve is the call as it was changed: $184.50." in html
+    assert "You approve the call as it was changed: $184.50." in html
     assert f'name="action_digest" value="{approval.final_digest}"' in html
     assert "Approve $184.50, edited as 2 of 2" in html
 
@@ -138,7 +138,7 @@ def test_the_button_says_whom_a_change_needs_besides(
 ) -> None:
     approval = waiting(approvals_needed=needed, risk=risk)
     if needed > 1:
-        # What they approved is not what is changed now.
+        # They approved something other than what is changed now.
         assert decide(second, approval, **FORM).status_code == 302
         approval.refresh_from_db()
     html = page.post(f"/approvals/{approval.pk}/draft/", posted(approval, **{**FORM, **CHEAPER})).content.decode()
@@ -147,7 +147,7 @@ def test_the_button_says_whom_a_change_needs_besides(
     assert f'<span class="fine">{fine}</span>' in html
 
 
-NOBODY = "Nobody else may approve this. Unless somebody gets the right to before time runs out, it does not run."
+NOBODY = "Nobody else may approve this. Unless somebody gets that right before time runs out, it does not run."
 
 
 def test_whoever_changes_a_call_at_high_risk_reads_while_they_do_that_nobody_else_may_approve_it(
@@ -157,7 +157,7 @@ def test_whoever_changes_a_call_at_high_risk_reads_while_they_do_that_nobody_els
     assert 'id="left"' not in html_of(page, f"/approvals/{approval.pk}/")
     typed = posted(approval, **{**FORM, **CHEAPER})
     html = page.post(f"/approvals/{approval.pk}/draft/", typed).content.decode()
-    assert "You do not approve what you change.</strong> " + NOBODY in html
+    assert "You cannot approve your own changes.</strong> " + NOBODY in html
     first = page.post(f"/approvals/{approval.pk}/decide/", {**typed, "type": "approve"}).content.decode()
     assert NOBODY in first
     edited(page, approval, type="confirm")
@@ -179,7 +179,7 @@ def test_ones_own_change_on_top_is_told_apart(page: Client, second: Client, wait
     draft = posted(approval, **{**FORM, "arg.amount": "100.00"})
     html = second.post(f"/approvals/{approval.pk}/draft/", draft).content.decode()
     assert "Amount: <del>$214.50</del> → <b>$184.50</b>" in html
-    assert "What you approve is the call as it was changed, with your own changes." in html
+    assert "You approve the call as it was changed, with your own changes." in html
 
 
 def test_secrets_stay_masked_in_what_was_changed(page: Client, second: Client, waiting: Waiting) -> None:

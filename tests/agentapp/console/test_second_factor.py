@@ -1,4 +1,4 @@
-"""The second step of a sign-in, and showing again who one is."""
+"""The second step of a sign-in, and confirming again who one is."""
 
 import time
 from datetime import timedelta
@@ -28,7 +28,7 @@ def events() -> list[tuple[str, dict[str, Any]]]:
 
 @pytest.fixture
 def secret(dana: User) -> str:
-    """Dana has an authenticator app; what it shares with us."""
+    """Dana has an authenticator app; this is the secret it shares with us."""
     secret = generate_totp_secret()
     TOTP.activate(dana, secret)
     return secret
@@ -101,7 +101,7 @@ def test_a_code_counts_once(client: Client, dana: User, secret: str) -> None:
 def test_a_code_counts_once_for_as_long_as_it_counts(
     client: Client, dana: User, secret: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    used, usual = code(secret, 1), time.time  # of a device whose clock is a little ahead
+    used, usual = code(secret, 1), time.time  # from a device whose clock is slightly ahead
     give_password(client)
     client.post("/login/second/", {"code": used})
     assert is_in(client)
@@ -186,7 +186,7 @@ def test_an_answer_that_is_no_passkey_signs_nobody_in(client: Client, dana: User
 
 
 def test_an_address_begins_only_so_many_sessions_a_minute_by_asking_for_a_passkey(db: None) -> None:
-    """Each answer is kept in a session, of whoever asks."""
+    """Each answer is kept in a session of the browser that asks."""
     asking = {"headers": {"Accept": "application/json"}, "REMOTE_ADDR": "203.0.113.7"}
     answers = [Client().get("/login/passkey/", **asking).status_code for _ in range(32)]
     assert answers == [200] * 30 + [429] * 2

@@ -1,4 +1,4 @@
-"""Who may decide, asked on every surface where somebody can: whoever is concerned never does, whatever their rights."""
+"""Who may decide, tested wherever somebody can: a person concerned never does, whatever their rights."""
 
 import json
 import uuid
@@ -21,7 +21,7 @@ from .conftest import make_waiting, posted
 
 pytestmark = pytest.mark.django_db
 
-# What can be decided anywhere: of low risk, and it can be taken back.
+# Requests that can be decided anywhere: low risk, and they can be undone.
 SMALL = {"risk": "low", "effect_class": "reversible", "hold_seconds": 0}
 
 
@@ -55,7 +55,7 @@ def superuser_who_started(sam: User, dana: User) -> tuple[Approval, User, bool]:
 
 
 def service_account(sam: User, dana: User) -> tuple[Approval, User, bool]:
-    """A program's account: its token started the run, and it may decide."""
+    """A program's account: its token started the run, and it has the right to decide."""
     robot = make_user("Robot", "operator", "approver")
     return make_waiting(robot, **SMALL), robot, False
 
@@ -147,7 +147,7 @@ WHERE: list[Callable[[Approval, User], object]] = [by_page, by_inbox, by_focus, 
 def test_only_those_it_does_not_concern_decide(sam: User, dana: User, who: Any, where: Any) -> None:
     approval, user, may = who(sam, dana)
     where(approval, User.objects.get(pk=user.pk))
-    # Nobody decides many at once about what is of high risk; this is about who, and they may not either way.
+    # High-risk requests cannot be batched; the test is about who, and these people may not decide either way.
     assert Decision.objects.filter(approval=approval).count() == int(may)
     approval.refresh_from_db()
     assert approval.state == ("approved" if may else "pending")
@@ -165,8 +165,9 @@ def test_no_surface_offers_it_to_those_it_concerns(sam: User, dana: User, who: A
     for name, html in shown.items():
         assert ('value="approve"' in html) == may, name
     if who is last_editor_at_high_risk:
-        # They may still reject it, and read why they do not approve.
-        assert all("You changed these arguments, so somebody else approves them." in html for html in shown.values())
+        # They may still reject it, and read why they cannot approve.
+        why = "You changed these arguments, so somebody else must approve them."
+        assert all(why in html for html in shown.values())
         assert all("do=reject" in html for html in shown.values())
         return
     batch = client.get("/inbox/batch/", {"pick": str(approval.pk)})
@@ -186,7 +187,7 @@ def test_a_session_is_no_token(sam: User, dana: User) -> None:
 
 
 def test_a_token_that_starts_runs_decides_nothing(sam: User, dana: User) -> None:
-    """By its scopes, whoever it belongs to; and by its owner, whatever its scopes."""
+    """By its scopes, whoever owns it; and by its owner, whatever its scopes."""
     approval = make_waiting(sam, **SMALL)
     for scope in sorted(auth.STARTS_RUNS):
         assert by_token(approval, dana, scope) == 403

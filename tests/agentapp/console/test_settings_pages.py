@@ -1,4 +1,4 @@
-"""What people set for themselves. Every page is a plain form that works without script."""
+"""What people set for themselves. Every page is a plain form that works without JavaScript."""
 
 import re
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ PAGES = ["", "notifications/", "keys/", "appearance/", "security/", "sessions/",
 
 @pytest.fixture
 def client(client: Client, dana: User) -> Client:
-    """Dana's browser, signed in as people sign in."""
+    """Dana's browser, signed in as people do."""
     assert client.post("/login/", {"username": "dana", "password": PASSWORD}).status_code == 302
     return client
 
@@ -223,12 +223,12 @@ def test_a_test_says_of_mail_what_became_of_it(client: Client, dana: User, setti
     def tested() -> str:
         return client.post("/settings/notifications/test/", follow=True).content.decode()
 
-    assert "the mail server took it for dana@example.test" in tested()
+    assert "the mail server accepted it for dana@example.test" in tested()
     assert mail.outbox[0].to == ["dana@example.test"]
     options = {"host": "127.0.0.1", "port": 9, "timeout": 2}
     smtp = "django.core.mail.backends.smtp.EmailBackend"
     settings.MAILERS = {"default": {"BACKEND": smtp, "OPTIONS": options}}
-    assert "Mail: not sent. The mail server did not take it" in tested()
+    assert "Mail: not sent. The mail server did not accept the message" in tested()
     User.objects.update(email="")
     assert "Your profile has no address." in tested()
 
@@ -249,7 +249,7 @@ def test_chat_is_offered_where_there_is_a_channel_for_single_people(client: Clie
     assert preferences.manners([dana.pk])[dana.pk].ways("waiting") == {"chat"}
     assert 'value="U0DANA"' in client.get(url).content.decode()
 
-    # While there is none, what was chosen for it stays, and is not offered.
+    # While there is none, the choices made for it stay, but are not offered.
     Channel.objects.update(active=False)
     said(client, url, {"handed-mail": "on"})
     Channel.objects.update(active=True)
@@ -297,8 +297,8 @@ def test_a_test_says_of_chat_what_became_of_it(client: Client, dana: User, chat:
     assert "Chat: not sent. Give your name there, and save it." in tested()
     said(client, "/settings/notifications/", {"chat_name": "U0DANA"})
     page = tested()
-    assert "Chat: people took it for U0DANA." in page
-    assert "the mail server took it for dana@example.test" in page
+    assert "Chat: people accepted it for U0DANA." in page
+    assert "the mail server accepted it for dana@example.test" in page
     assert "Chat reaches you" in chat.texts()[0]
     chat.answers = [(200, {}, {"ok": False, "error": "channel_not_found"})]
     assert "Chat: not sent. Slack has no such channel or person" in tested()
@@ -654,7 +654,7 @@ def test_two_do_not_stand_in_for_each_other_at_one_time(client: Client, dana: Us
     response = client.post("/settings/absence/", {"deputy": marco.pk, "until": local(days=1)})
 
     assert response.status_code == 422
-    assert "Marco Reyes is away in that time too." in response.content.decode()
+    assert "Marco Reyes is away at that time too." in response.content.decode()
 
 
 def test_whoever_decides_nothing_has_nothing_to_hand_on(client: Client, dana: User, marco: User) -> None:

@@ -1,4 +1,4 @@
-"""The first administrator: made once, by whoever holds the server's token."""
+"""The first administrator: created once, by the person who has the server's token."""
 
 from datetime import timedelta
 from io import StringIO

@@ -155,7 +155,7 @@ def test_a_lock_is_that_of_one_name(client: Client, dana: User) -> None:
 
 
 def test_an_address_of_ipv4_is_counted_by_itself_where_a_socket_of_ipv6_takes_it(db: None) -> None:
-    """It then stands in one of IPv6, whose first half is the same for all of them."""
+    """It is then part of an IPv6 address whose first half is the same for all of them."""
     for n in range(20):
         Client().post("/login/", {"username": f"name-{n}", "password": "x"}, REMOTE_ADDR="::ffff:203.0.113.7")
 

@@ -1,4 +1,4 @@
-"""Showing who one is to approve, and signing a decision with a passkey, as the pages have it."""
+"""Confirming who one is in order to approve, and signing a decision with a passkey, on the pages."""
 
 import json
 import re
@@ -45,7 +45,7 @@ def browser_of(user: User) -> Client:
 
 
 def show(client: Client, *kinds: str, ago: float = 0) -> None:
-    """Let a session have shown these just now."""
+    """Record that a session has just confirmed these."""
     session = client.session
     session[login.AUTHENTICATION_METHODS_SESSION_KEY] = [
         {"method": "mfa" if kind else "password", "type": kind, "at": time.time() - ago} for kind in kinds
@@ -64,7 +64,7 @@ def dialog_of(client: Client, approval: Approval) -> str:
 
 
 def challenge_of(client: Client, approval: Approval, form: dict[str, Any]) -> bytes:
-    """What the page is told to have signed for this form."""
+    """What the page is asked to have signed for this form."""
     response = client.post(f"/approvals/{approval.pk}/sign/", form)
     assert response.status_code == 200, response.content
     asked = json.loads(response.content)["request_options"]["publicKey"]
@@ -73,7 +73,7 @@ def challenge_of(client: Client, approval: Approval, form: dict[str, Any]) -> by
 
 
 def signed(client: Client, approval: Approval, passkey: Passkey, **fields: Any) -> dict[str, Any]:
-    """The form as the page sends it when a passkey has signed it."""
+    """The form as the page sends it after a passkey has signed it."""
     approval.refresh_from_db()
     form = posted(approval, **fields)
     return {**form, "assertion": json.dumps(passkey.answer(challenge_of(client, approval, form)))}
@@ -113,7 +113,7 @@ class TestSigning:
         response = decide(page, approval, form)
         assert response.status_code == 403
         html = response.content.decode()
-        assert "That signature is not of this decision" in html
+        assert "That is not a signature of this decision" in html
         assert 'value="184.50"' in html
         assert not Decision.objects.exists()
 
@@ -122,12 +122,12 @@ class TestSigning:
     ) -> None:
         approval = waiting(assurance_needed="signed", approvals_needed=2)
         form = signed(page, approval, passkey)
-        # Used up by a try that was refused.
+        # A refused try uses it up.
         assert decide(page, approval, {**form, **CHANGED}).status_code == 403
         response = decide(page, approval, form)
         assert response.status_code == 403
-        assert "over, or that signature was used before. Sign again." in response.content.decode()
-        # And for no other decision.
+        assert "over, or that signature was already used. Sign again." in response.content.decode()
+        # And it counts for no other decision.
         again = {**form, "decision_id": str(uuid.uuid4())}
         assert decide(page, approval, again).status_code == 403
         assert not Decision.objects.exists()
@@ -160,7 +160,7 @@ class TestSigning:
         monkeypatch.setattr(signing.time, "time", lambda: later)
         response = decide(page, approval, form)
         assert response.status_code == 403
-        assert "The five minutes to sign it are over" in response.content.decode()
+        assert "The five minutes to sign are over" in response.content.decode()
         assert not Decision.objects.exists()
 
     def test_a_request_that_changed_meanwhile_is_refused_and_keeps_what_was_typed(
@@ -176,7 +176,7 @@ class TestSigning:
         assert response.status_code == 409
         assert 'value="184.50"' in response.content.decode()
         assert [decision.user for decision in Decision.objects.all()] == [marco]
-        # The page that asked before it heard of it is told so before a passkey is asked.
+        # A page that had not yet heard of it is told before it asks for a passkey.
         assert page.post(f"/approvals/{approval.pk}/sign/", form).status_code == 409
 
     def test_somebody_elses_passkey_signs_nothing(
@@ -283,7 +283,8 @@ class TestLevels:
         session[login.AUTHENTICATION_METHODS_SESSION_KEY].append({"method": "password", "at": time.time()})
         session.save()
         assert re.search(
-            r"Shown with a passkey 4 min ago\. This counts for another 0?0:\d\d", text_of(dialog_of(page, approval))
+            r"Confirmed with a passkey 4 min ago\. This is valid for another 0?0:\d\d",
+            text_of(dialog_of(page, approval)),
         )
 
     @pytest.mark.parametrize(
@@ -306,20 +307,20 @@ class TestLevels:
         self, page: Client, waiting: Waiting, passkey: Passkey
     ) -> None:
         dialog = dialog_of(page, waiting(assurance_needed="signed"))
-        assert "Your passkey signs this very decision" in text_of(dialog)
+        assert "Your passkey signs this exact decision" in text_of(dialog)
         assert "Approve $214.50 with your passkey" in text_of(dialog)
         assert '<p class="plain">' in dialog
         assert 'id="confirm"' not in dialog
-        # Without script nothing is offered that cannot work.
+        # Without JavaScript, nothing is offered that cannot work.
         assert re.search(r"<button[^>]*data-sign[^>]*hidden", dialog)
-        assert "That takes JavaScript" in dialog
+        assert "This needs JavaScript" in dialog
 
     def test_what_is_still_needed_is_said_for_each_level(
         self, page: Client, waiting: Waiting, passkey: Passkey
     ) -> None:
         assert "Still needed: your passkey." in text_of(dialog_of(page, waiting(assurance_needed="passkey")))
         assert "Still needed: a second step" in text_of(dialog_of(page, waiting(assurance_needed="totp")))
-        assert "Still needed: show that it is you." in text_of(dialog_of(page, waiting(assurance_needed="password")))
+        assert "Still needed: confirm that it is you." in text_of(dialog_of(page, waiting(assurance_needed="password")))
 
     def test_a_request_that_asks_nothing_has_no_dialog(self, page: Client, waiting: Waiting) -> None:
         html = page.get(f"/approvals/{waiting(risk='high').pk}/").content.decode()
@@ -341,7 +342,7 @@ class TestLevels:
         show(page, "")
         response = page.get("/inbox/batch/", {"pick": [str(first.pk), str(second.pk)]})
         assert response.status_code == 422
-        assert "1 needs whoever approves to show who they are: decide it by itself." in response.content.decode()
+        assert "1 needs the approver to show who they are: decide it on its own." in response.content.decode()
         item = f"{second.pk}:{second.version}:{second.action_digest}:{uuid.uuid4()}"
         assert page.post("/inbox/batch/", {"type": "approve", "item": item}).status_code == 422
         assert not Decision.objects.exists()

@@ -31,7 +31,7 @@ def provider(settings: Any) -> Iterator[Provider]:
 
 
 def level_of(client: Client) -> str:
-    """What this browser has shown in the last five minutes."""
+    """What this browser has confirmed in the last five minutes."""
     request = RequestFactory().get("/")
     request.user, request.session = get_user(client), client.session
     return assurance.level(request)
@@ -226,7 +226,7 @@ def test_whoever_comes_back_from_the_provider_is_signed_in_and_nothing_else(
 
 @pytest.fixture
 def through_provider(client: Client, provider: Provider, dana: User) -> Client:
-    """A browser of Dana's, who has her provider and nothing else; she came in long ago."""
+    """Dana's browser; she has only her provider, and signed in long ago."""
     dana.set_unusable_password()
     dana.save()
     sign_in(client)

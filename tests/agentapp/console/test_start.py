@@ -102,7 +102,7 @@ def test_a_form_that_started_a_run_and_was_then_changed_can_be_sent_once_more(sa
         ({"script": "[{"}, "script-h", "malformed or truncated"),
         ({"script": "{}"}, "script-h", "A script is a JSON list of replies."),
         ({"script": '[{"said": 1}]'}, "script-h", "said"),
-        ({"script": '[{"text": "a", "text": "b"}]'}, "script-h", "stands twice"),
+        ({"script": '[{"text": "a", "text": "b"}]'}, "script-h", "appears twice"),
         ({"script": "[]"}, "script-h", "script: The value has less than 1 item."),
     ],
 )

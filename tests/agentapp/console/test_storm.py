@@ -28,7 +28,7 @@ MAX_QUERIES = 12
 
 
 def bulk(like: Approval, count: int, waiting: int) -> None:
-    """Rows as the writer makes them, many at once: `waiting` of them wait, the others have ended."""
+    """Rows as the writer makes them, in bulk: `waiting` of them wait, the others have ended."""
     now = timezone.now()
     call = ToolExecution.objects.get(approval=like)
     rows, calls = [], []
@@ -103,8 +103,9 @@ class TestNothing:
     def test_it_says_what_one_did_today(self, page: Client, waiting: Waiting) -> None:
         for _ in range(3):
             approval = waiting()
-            Approval.objects.filter(pk=approval.pk).update(created_at=timezone.now() - timedelta(seconds=62))
             page.post(f"/approvals/{approval.pk}/decide/", posted(approval))
+            mine = approval.decisions.get().decided_at
+            Approval.objects.filter(pk=approval.pk).update(created_at=mine - timedelta(seconds=62))
 
         assert "You decided 3 today, median 1:02." in page.get("/inbox/").content.decode()
 
@@ -271,7 +272,7 @@ def leads(roles: dict[str, Group]) -> Group:
 
 
 def notices(page: Client, user: User, kind: str) -> list[dict[str, str]]:
-    """What the browser tells somebody who has ticked this kind alone."""
+    """What the browser tells a person who has ticked only this kind."""
     ticked: dict[str, list[str]] = {each: ["browser"] if each == kind else [] for each in preferences.DEFAULTS}
     preferences.set_notifications(user, ticked, None, False)
     found: list[dict[str, str]] = page.get("/inbox/notices/").json()["notices"]
@@ -279,17 +280,17 @@ def notices(page: Client, user: User, kind: str) -> list[dict[str, str]]:
 
 
 def titles(page: Client, user: User, kind: str) -> list[tuple[str, Approval]]:
-    """The same, each as its title and the request that it leads to."""
+    """The same, each as its title and the request it leads to."""
     found = notices(page, user, kind)
     return [(one["title"], Approval.objects.get(pk=one["url"].split("/")[2])) for one in found]
 
 
 def run_and_failed(approval: Approval, by: User) -> Approval:
-    """A request that somebody approved, whose call was made and failed."""
-    verdict = decisions.Verdict(uuid7(), "approve", by, approval.version, approval.action_digest)
+    """A request that was approved, and whose call ran and failed."""
+    incoming = decisions.Incoming(uuid7(), "approve", by, approval.version, approval.action_digest)
     with ledger.transaction():
         runs.lock(approval.run_id)
-        taken = decisions.decide(approval.pk, verdict, timedelta(hours=1))
+        taken = decisions.decide(approval.pk, incoming, timedelta(hours=1))
         assert isinstance(taken, decisions.Taken)
         Approval.objects.filter(pk=approval.pk).update(runs_at=timezone.now() - timedelta(seconds=1))
         taken.approval.refresh_from_db()

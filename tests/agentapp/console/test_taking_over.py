@@ -1,4 +1,4 @@
-"""Where people take a run over, and see that somebody has."""
+"""Where people take a run over, and see that somebody has done so."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Every template, read as text: what the policy would block, what needs script, and how much script a page loads."""
+"""Every template, read as text: what the policy would block, what needs JavaScript, and how much of it a page loads."""
 
 import gzip
 import hashlib
@@ -14,7 +14,7 @@ from agentapp.static_files import is_ours, minified
 TEMPLATES = sorted((settings.BASE_DIR / "templates").rglob("*.html"))
 STATIC = settings.BASE_DIR / "static"
 VENDOR = STATIC / "console" / "vendor"
-# The scripts of the frame, and all the script of one page, compressed.
+# The frame's scripts, and all scripts of one page, compressed.
 OWN = ("live", "dialog", "countdown", "keys", "palette")
 MOST_OF_OUR_OWN, MOST_OF_A_PAGE = 8 * 1024, 25 * 1024
 # What the strict Content-Security-Policy would block, or what would run text as script.
@@ -117,13 +117,13 @@ def test_the_count_of_scripts_sees_the_frame_and_the_page() -> None:
 
 
 def _size(name: str) -> int:
-    """Of a script, what travels: collected, minified if it is ours, compressed by itself."""
+    """What is sent of a script: collected, minified if it is ours, compressed on its own."""
     script = (STATIC / name).read_text()
     return len(gzip.compress((minified(script) if is_ours(name) else script).encode(), 9))
 
 
 def _scripts(path: Path) -> set[str]:
-    """The scripts of a page with those of the frames around it."""
+    """The scripts of a page and of the frames around it."""
     text = path.read_text()
     frame = re.search(r"\{% extends \"([^\"]+)\" %\}", text)
     around = _scripts(settings.BASE_DIR / "templates" / frame[1]) if frame else set()
@@ -131,10 +131,10 @@ def _scripts(path: Path) -> set[str]:
 
 
 class _Posts(HTMLParser):
-    """Finds what posts by htmx alone: a form needs a plain method and action, a button a formaction.
+    """Finds elements that post by htmx alone: a form needs a plain method and action, a button a formaction.
 
-    What htmx posts to fetch a part of the page, as things change, is no act and needs no form of its own
-    as long as it stands in one that posts.
+    What htmx posts to fetch a part of the page, as things change, is no act. It needs no form of its own if it is
+    inside one that posts.
     """
 
     def __init__(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""By when somebody should decide, what happens while nobody does, and asking again: on rows and pages."""
+"""Target times, what happens while nobody decides, and asking again: on rows and pages."""
 
 from collections.abc import Callable
 from datetime import timedelta

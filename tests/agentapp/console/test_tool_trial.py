@@ -1,4 +1,4 @@
-"""Trying a tool on its page: a dry run sends nothing; for real it is a run that somebody else decides about."""
+"""Trying a tool on its page: a dry run sends nothing; a real try is a run that somebody else decides about."""
 
 import re
 import uuid
@@ -45,7 +45,7 @@ def test_a_dry_run_says_what_would_happen_and_sends_nothing(sams, roles, dana):
     assert "People would be asked" in shown
     assert "1 person of approver. Not you: it would be your call." in shown
     assert "Dana Whitfield" in shown
-    assert "a passkey, used in the last five minutes" in shown
+    assert "a passkey, used within the last five minutes" in shown
     assert "pays (ask) fits" in shown
     assert "large (deny) does not fit: args.amount &gt; 100.0" in shown
     assert "The agent will pay $5.00 to Ana ( ana )." in shown
@@ -110,7 +110,7 @@ def test_for_real_it_begins_a_run_that_its_starter_cannot_decide(sams, clerk, ro
 def test_without_a_reason_nothing_is_begun_and_nothing_that_was_written_is_lost(sams):
     refused = send(sams, "real", why="")
     assert refused.status_code == 422
-    assert "Say why: whoever decides reads it." in text_of(refused)
+    assert "Say why. The people who decide will read it." in text_of(refused)
     assert 'value="ana"' in refused.content.decode()
     assert not Run.objects.exists()
 
@@ -142,7 +142,7 @@ def test_what_a_tool_can_look_up_is_told_to_those_alone_who_may_start_runs(clerk
     offer(open_door)
     door = {"shown": ["arg.door"], "arg.door": "cellar"}
     client.force_login(mia)
-    assert "It is asked for those who may start runs." in text_of(send(client, name="open_door", **door))
+    assert "It does so for people who may start runs." in text_of(send(client, name="open_door", **door))
     assert looks == []
     client.force_login(sam)
     found = send(client, name="open_door", **door)
@@ -166,7 +166,7 @@ def test_secret_arguments_are_typed_unseen_and_never_come_back(clerk, offer, cli
     found = send(client, name="unlock", **form, **{"secret.pin": "493812"})
     assert "People would be asked" in text_of(found)
     assert "493812" not in found.content.decode()
-    # Posted under the name of a plain argument it counts for nothing.
+    # It does not count if posted under the name of a plain argument.
     sly = send(client, name="unlock", **form | {"shown": ["arg.door", "arg.pin"], "arg.pin": "493812"})
     assert "Type it again" in text_of(sly)
     response = send(client, "real", name="unlock", **form, **{"secret.pin": "493812"})
@@ -215,7 +215,7 @@ def test_a_tool_that_no_agent_has_and_one_that_asks_an_agent_say_so(sams, monkey
     assert "No agent has this tool" in text_of(sams.get("/tools/pay/try/"))
     assert "No agent has this tool" in text_of(send(sams, "real"))
     monkeypatch.setattr(trying, "hindrance", lambda tool: "Not by itself.")
-    assert "This tool is not tried by itself" in text_of(sams.get("/tools/look_up/try/"))
+    assert "This tool cannot be tried on its own" in text_of(sams.get("/tools/look_up/try/"))
     assert not Run.objects.exists()
 
 
@@ -236,7 +236,7 @@ def test_its_own_buttons_change_the_form_alone(clerk, offer, client, sam):
 def test_hostile_values_are_shown_inert(sams):
     found = send(sams, **{"arg.account": "<script>alert(1)</script>\u202e"})
     assert "<script>alert" not in found.content.decode()
-    assert "Hidden characters in it" in text_of(found)
+    assert "Contains hidden characters" in text_of(found)
 
 
 def test_a_dry_run_asks_the_database_as_often_whatever_has_run_before(sams, clerk, django_assert_max_num_queries):

@@ -1,4 +1,4 @@
-"""The list of tools and the page of one: what they say of each, who may read it, how often they ask the database."""
+"""The list of tools and the page of one: what they say of each, who may read it, how many queries they make."""
 
 import re
 from datetime import timedelta

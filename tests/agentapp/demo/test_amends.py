@@ -1,4 +1,4 @@
-"""What the shop's tools say beforehand that a call would change, and what can be taken back."""
+"""What the shop's tools say beforehand that a call would change, and what can be undone."""
 
 import pytest
 

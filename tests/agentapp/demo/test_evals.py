@@ -1,4 +1,4 @@
-"""The demo shop's own evals: green on the scripted model, and telling of a variant what is wrong with it."""
+"""The demo shop's own evals: green with the scripted model, and precise about what is wrong with a variant."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -19,17 +19,18 @@ from agentapp.evals.metrics import Share
 from agentapp.models import EvalRun, Run, ToolExecution
 from approvals import rule_terms
 from approvals.models import Approval, Notification, Rule, RuleVersion
+from tests import opened
 
 
 @pytest.fixture
 def shop(transactional_db: None, settings: Any) -> Iterator[None]:
     settings.ALLOW_SCRIPTED_RUNS = False
-    opening.open_shop()
+    opened.open_shop()
     return
 
 
 def ran(only: str = "", of_tool: str = "", **more: Any) -> EvalRun:
-    """The whole suite, one case of it, or those that mock a tool."""
+    """The whole suite, one of its cases, or the cases that mock a tool."""
     suite = suites.load(opening.EVALS).suite
     rows = suite.cases.filter(name=only) if only else suite.cases.all()
     rows = rows.filter(document__tools__has_key=of_tool) if of_tool else rows
@@ -104,7 +105,7 @@ def test_the_traces_of_the_variant_stand_beside_those_of_the_agent(shop):
 
 
 def test_a_draft_of_a_rule_is_held_against_the_suite_before_it_is_in_force(shop):
-    """The shop begins with a draft that refuses refunds above 200 dollars; the rule in force does above 2000."""
+    """The shop starts with a draft that refuses refunds above 200 dollars; the rule in force does so above 2000."""
     rule = Rule.objects.get(name="refunds-never-above-2000")
     terms = rule_terms.terms_of(rule)
     before = ran(of_tool="refund_payment")

@@ -10,6 +10,7 @@ from agentapp.demo import governance_scenarios, opening, scenarios
 from agentapp.demo.models import AddressChange, Credit, Email, Refund
 from agentapp.models import Run, ToolExecution
 from approvals.models import Approval, Rule
+from tests import opened
 
 PLAYED = [scenarios.DAMAGED_KETTLE, scenarios.ADDRESS_CHANGE, governance_scenarios.CREDIT_TO_GRANT]
 EACH = pytest.mark.parametrize("scenario", PLAYED, ids=lambda scenario: scenario.name)
@@ -17,13 +18,13 @@ EACH = pytest.mark.parametrize("scenario", PLAYED, ids=lambda scenario: scenario
 
 @pytest.fixture
 def people(transactional_db):
-    people = opening.open_shop()
+    people = opened.open_shop()
     Rule.objects.update(hold_seconds=0)
     return people
 
 
 def drive(run):
-    """Drive a run for as long as it goes on by itself."""
+    """Drive a run as long as it goes on by itself."""
     for _ in range(20):
         while (again := loop.drive(run.pk)) is not None and again.delay == 0:
             pass
@@ -34,7 +35,7 @@ def drive(run):
 
 
 def played(scenario, people):
-    """A run whose every request was approved."""
+    """A run whose requests were all approved."""
     run = drive(opening.start(scenario, people["sam"]))
     for approval in Approval.objects.filter(run_id=run.pk, state=Approval.State.PENDING):
         new = actions.NewDecision(
@@ -47,7 +48,7 @@ def played(scenario, people):
 
 
 def acts():
-    """How many calls have begun that change something, but for those that may be repeated at will."""
+    """How many calls that change something have begun, apart from those that may be repeated at will."""
     begun = ToolExecution.objects.filter(consequential=True, started_at__isnull=False)
     return begun.exclude(tool__repeatable=True).count()
 

@@ -1,4 +1,4 @@
-"""The concierge's dialogues: a model's answers are written down, what code decides is not."""
+"""The concierge's dialogues: the model's answers are scripted, what code decides is not."""
 
 from uuid import uuid4
 
@@ -11,19 +11,20 @@ from agentapp.demo import opening
 from agentapp.models import Agent, Conversation, Guideline, GuidelineMatch, Run, ToolEvaluation
 from agentapp.script import check_script
 from approvals.models import Rule
+from tests import opened
 
 EVERY = pytest.mark.parametrize("dialogue", dialogues.DIALOGUES, ids=lambda dialogue: dialogue.name)
 
 
 @pytest.fixture
 def people(transactional_db):
-    people = opening.open_shop()
+    people = opened.open_shop()
     Rule.objects.update(hold_seconds=0)
     return people
 
 
 def play(dialogue, people) -> list[Run]:
-    """Let the customer say everything, each once the one before was answered or waits."""
+    """Let the customer say everything, each turn once the one before was answered or waits."""
     conversation, found = uuid4().hex, []
     for turn in dialogue.turns:
         new = actions.NewRun("concierge", turn.says, "", dialogue.customer, conversation, script=turn.script)

@@ -1,4 +1,4 @@
-"""The damaged kettle, from start to refund, decided by models of three providers over their real wires."""
+"""The damaged kettle, from start to refund, decided by models of three providers over real wires."""
 
 import dataclasses
 import json
@@ -27,7 +27,7 @@ CALLS = [(name, arguments) for _, calls in ROUNDS for _, name, arguments in call
 
 
 def calling(dialect: Any) -> Any:
-    """A model that calls functions: it goes on where the results it is sent leave off."""
+    """A model that calls functions: it continues from the results it is sent."""
 
     def answer(question: Question) -> Answer:
         answered = len(dialect.read(question).results)
@@ -41,7 +41,7 @@ def calling(dialect: Any) -> Any:
 
 
 def chatting(dialect: Any) -> Any:
-    """A model that only chats: a request that offers it functions is an error, and it writes what it wants as text."""
+    """A model that only chats: offering it functions is an error, and it writes what it wants as text."""
 
     def answer(question: Question) -> Answer:
         if question.body.get("tools"):
@@ -64,7 +64,7 @@ def address(server: ProviderServer, dialect: Any) -> dict[str, str]:
 def play(dialect: Any, driver: str) -> Run:
     """Start it, approve what is asked, and drive it to its end, here."""
     people = opening.open_shop(dialect.model, driver)
-    # Time is not what this is about: decisions take effect at once.
+    # Time is irrelevant here: decisions take effect at once.
     Rule.objects.update(hold_seconds=0)
     run = opening.start(dataclasses.replace(DAMAGED_KETTLE, script=None), people["sam"])
     loop.drive(run.pk)
@@ -79,7 +79,7 @@ def play(dialect: Any, driver: str) -> Run:
 
 
 def play_as_people_do(tmp_path: Any, server: ProviderServer, dialect: Any, driver: str) -> str:
-    """The same by the command of the demo, through its API and its worker."""
+    """The same with the demo's command, through its API and its worker."""
     played = manage(
         tmp_path, "demo", "--check", "--model", dialect.model, "--driver", driver, **address(server, dialect)
     )
@@ -89,7 +89,7 @@ def play_as_people_do(tmp_path: Any, server: ProviderServer, dialect: Any, drive
 
 @pytest.fixture
 def asked(provider: ProviderServer, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The dialect of a provider that is asked where its variables say."""
+    """The dialect of a provider, reached at the address its variables give."""
     dialect = DIALECTS[request.param]
     for name, value in address(provider, dialect).items():
         monkeypatch.setenv(name, value)

@@ -16,6 +16,7 @@ from agentapp.tools import python_source
 from agentapp.tools.schema import check_arguments
 from approvals import ledger
 from approvals.models import Approval, Rule, RuleVersion
+from tests import opened
 
 EVERY = pytest.mark.parametrize("scenario", scenarios.SCENARIOS, ids=lambda scenario: scenario.name)
 WRITTEN = [*scenarios.SCENARIOS, *governance_scenarios.SCENARIOS]
@@ -25,14 +26,14 @@ EVERY_WRITTEN = pytest.mark.parametrize("scenario", WRITTEN, ids=lambda scenario
 @pytest.fixture
 def people(transactional_db):
     # Tools run in threads, which have connections of their own.
-    people = opening.open_shop()
-    # Time is not what these tests are about: decisions take effect at once.
+    people = opened.open_shop()
+    # Time is irrelevant in these tests: decisions take effect at once.
     Rule.objects.update(hold_seconds=0)
     return people
 
 
 def play(scenario, people):
-    """Start a scenario and drive it until somebody is asked. Returns the run and the request."""
+    """Start a scenario and drive it until people are asked. Returns the run and the request."""
     run = opening.start(scenario, people["sam"])
     loop.drive(run.pk)
     run.refresh_from_db()
@@ -49,7 +50,7 @@ def decide(approval, user, type="approve", message=""):
 
 
 def given_since() -> int:
-    """Credits beside those that customers have to begin with."""
+    """Credits in addition to those that customers start with."""
     return Credit.objects.exclude(idempotency_key__startswith="opening-").count()
 
 

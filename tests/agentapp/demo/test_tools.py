@@ -32,7 +32,7 @@ TOOLS = {name: getattr(tools, name) for name in EXAMPLES}
 
 @dataclass
 class Row:
-    """A tool's templates, as its row has them."""
+    """A tool's templates, as in its row."""
 
     name: str
     input_schema: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Each part of the tour, played up to what is left to whoever watches, and then to its end."""
+"""Each part of the tour, played up to what is left to the viewer, and then to its end."""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -11,17 +11,18 @@ from django.test import Client
 
 from agentapp import actions, loop
 from agentapp.console import batch
-from agentapp.demo import data, governance_scenarios, opening, tour
+from agentapp.demo import data, governance_scenarios, tour
 from agentapp.demo.models import Credit, Email, Order, Refund, Ticket
 from agentapp.models import Run, ToolExecution
 from agentapp.sweep import sweep
 from approvals.models import Approval, Event, Rule
+from tests import opened
 
 
 @pytest.fixture
 def stage(transactional_db, settings):
     # Tools run in threads, which have connections of their own.
-    people = opening.open_shop()
+    people = opened.open_shop()
     settings.UNDO_HOLD_SECONDS = 0
     Rule.objects.update(hold_seconds=0)
     return tour.Stage(people, drive)
@@ -54,7 +55,7 @@ def refused(stage, approval, who) -> str:
 
 
 def seen(stage, sight: tour.Sight) -> str:
-    """The page that a sight leads to, as who is to open it sees it."""
+    """The page that a sight leads to, as seen by the person meant to open it."""
     client = Client()
     client.force_login(stage.people[sight.who])
     page = client.get(sight.path)
@@ -76,7 +77,7 @@ def test_every_page_of_a_part_opens_for_whom_it_is_meant_and_it_plays_twice(part
     for _ in range(2):
         for sight in part.play(stage):
             if part.name == "escalation" and sight.who == "nora":
-                continue  # not hers before a minute has passed
+                continue  # not hers until a minute has passed
             assert seen(stage, sight)
 
 
@@ -199,7 +200,7 @@ def test_what_a_customer_has_had_today_counts(stage):
 
 def test_a_part_whose_worker_does_not_run_gives_up(stage, monkeypatch):
     monkeypatch.setattr(tour, "LOOKS", 3)
-    with pytest.raises(tour.TourStopped, match="Does the worker run"):
+    with pytest.raises(tour.TourStopped, match="Is the worker running"):
         tour.quorum(tour.Stage(stage.people, lambda: None))
 
 

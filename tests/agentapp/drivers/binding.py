@@ -1,4 +1,4 @@
-"""Drivers bound as a run binds them, with the models' door itself behind them."""
+"""Drivers bound as a run binds them, with the real access to models behind them."""
 
 from typing import ClassVar
 
@@ -9,7 +9,7 @@ from agentapp.messages import Reply, ToolCall
 
 
 class Door:
-    """The plain way to a model. It keeps what was asked."""
+    """The plain way to a model. It records what was asked."""
 
     def __init__(self) -> None:
         self.asked: list[llm.Request] = []
@@ -31,7 +31,7 @@ def bound(name: str, door: Door | None = None) -> Driver:
 
 
 class Endless:
-    """A driver of a test's own that wants a thousand calls at once, and then answers."""
+    """A test's own driver that wants a thousand calls at once, and then answers."""
 
     def bind(self, runtime: Runtime) -> None:
         pass
@@ -43,7 +43,7 @@ class Endless:
 
 
 class Counting:
-    """A driver of a test's own: it calls once, then answers, and notes when it is bound and asked."""
+    """A test's own driver: it calls once, then answers, and records when it is bound and asked."""
 
     noted: ClassVar[list[str]] = []
 

@@ -1,4 +1,4 @@
-"""What a model answers to the questions of guidance, behind a provider on the loopback interface."""
+"""A model's answers to the questions of guidance, behind a provider on the loopback interface."""
 
 import json
 import threading
@@ -17,7 +17,7 @@ def run(guide: Guide, **more: Any) -> Run:
 
 
 class Mind:
-    """Answers each kind of question by what is said for it, as often as it is asked."""
+    """Answers each kind of question with what was given for it, as often as it is asked."""
 
     def __init__(self, **said: Any) -> None:
         self.said = said
@@ -37,7 +37,7 @@ class Mind:
 
 def kind_of(question: Question) -> str:
     sent = DIALECT.read(question)
-    if not sent.instructions:  # about the reply alone, and not about the conversation
+    if not sent.instructions:  # about the reply alone, not about the conversation
         assert "is about to say:" in sent.users[0]
         return "claims"
     if "Conditions:" in sent.instructions:

@@ -22,7 +22,7 @@ REPLY = {
 }
 
 
-# React reads its decisions from the text, and guidelines make several questions of one; their own tests tell of that.
+# React reads its decisions from the text, and guidelines turn one question into several; they have tests of their own.
 @pytest.mark.parametrize("name", sorted({*DRIVERS} - {"react", "guided"}))
 def test_a_driver_turns_a_state_into_one_reply(name: str, provider: ProviderServer) -> None:
     calls = [(call["id"], call["name"], call["arguments"]) for call in REPLY["tool_calls"]]

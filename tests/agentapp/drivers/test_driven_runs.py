@@ -1,4 +1,4 @@
-"""Whole runs with a real driver, from the first question to the ending, with a provider on the loopback interface."""
+"""Whole runs with a real driver, from the first question to the end, with a provider on the loopback interface."""
 
 import json
 from datetime import timedelta
@@ -49,7 +49,7 @@ def run(clerk: Any, **more: Any) -> Run:
 
 
 def chat_only(*decisions: Any) -> Any:
-    """A server that knows no functions: it refuses whoever speaks of them."""
+    """A server that does not know functions: it refuses requests that mention them."""
     left = [decision if isinstance(decision, str) else json.dumps(decision) for decision in decisions]
 
     def answer(question: Question) -> Answer:
@@ -214,7 +214,7 @@ def test_people_see_what_was_thought_and_why_nothing_was_decided(
     page = client.get(f"/runs/{answered.pk}/?step=1").content.decode()
     assert "Found." in page
     page = client.get(f"/runs/{failed.pk}/?step=1").content.decode()
-    assert "No decision came of this reply: the reply holds no decision." in page
+    assert "This reply led to no decision: the reply contains no decision." in page
     assert "&lt;b&gt;no&lt;/b&gt; {bad json" in page
     assert "No decision</span>" in page
     assert "Asked for" not in page
@@ -300,7 +300,7 @@ def test_a_text_that_repeats_a_call_is_dropped_and_on_record(asking: Any, provid
     assert (first.text, first.input_tokens) == ("", 100)
     (noted,) = events(found, "step.content_dropped")
     assert noted.data == {"step": 1, "characters": 12, "call": "c1"}
-    # The call, then its result, and no text of the model's between or beside them.
+    # The call, then its result, without any text of the model's between or next to them.
     sent = provider.questions[1].body["messages"]
     assert [message["role"] for message in sent[-2:]] == ["assistant", "tool"]
     assert not sent[-2].get("content")
@@ -313,7 +313,7 @@ def test_calls_without_end_are_refused_and_leave_no_rows(asking: Any, provider: 
     rows = ToolExecution.objects.filter(run=found)
     assert rows.count() == 128
     assert rows.filter(reason="call_limit_exceeded").count() == 96
-    assert "propose fewer" in json.dumps(provider.questions[1].body)
+    assert "Propose fewer" in json.dumps(provider.questions[1].body)
     (noted,) = events(found, "step.calls_dropped")
     assert noted.data == {"step": 1, "kept": 128, "dropped": 872}
     assert found.state == Run.State.SUCCEEDED
@@ -385,7 +385,7 @@ def test_a_long_wish_of_the_providers_is_kept_by_the_row_and_the_sweep(asking: A
     found = start(asking)
     before = timezone.now()
     again = loop.drive(found.pk)
-    # No message of the queue lasts longer than a minute; what it finds too early it leaves alone.
+    # No queue message lasts longer than a minute; a run that is not due yet is left alone.
     assert again == loop.Again(60)
     found.refresh_from_db()
     assert found.wake_at is not None

@@ -1,4 +1,4 @@
-"""Code of an installation that guided runs rest on, where it is wrong: the run ends by a sentence that names it."""
+"""Faulty code of an installation that guided runs rest on: the run ends with a sentence that names it."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def guide(clerk: Clerk) -> Guide:
 
 
 def failure(guide: Guide, *entries: Any, **more: Any) -> str:
-    """Why a run failed, in which nothing was called."""
+    """Why a run failed, after checking that it called nothing."""
     wanted = {"look_up": [{"what": "a"}, {"what": "b"}], "pay": [{"account": "ana", "amount": 5.0}]}
     run = guide.run(*(entries or [{"evaluations": wanted, "says": "Done."}] * 2), **more)
     assert (run.state, guide.calls(run)) == ("failed", [])
@@ -28,25 +28,25 @@ def failure(guide: Guide, *entries: Any, **more: Any) -> str:
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 @pytest.mark.parametrize(
     ("matcher", "gave"),
-    [("a_coroutine", "gave a coroutine"), ("a_word", "gave a str"), ("nothing", "gave a NoneType")],
+    [("a_coroutine", "returned a coroutine"), ("a_word", "returned a str"), ("nothing", "returned a NoneType")],
 )
 def test_a_matcher_that_says_neither_true_nor_false_does_not_hold_by_accident(
     guide: Guide, matcher: str, gave: str
 ) -> None:
     guide.guideline("vip", "", "look_up", matcher="python", python=f"{CODE}.{matcher}")
     said = failure(guide)
-    assert f"The matcher of the guideline vip: {CODE}.{matcher} {gave}, and not true or false" in said
+    assert f"The matcher of the guideline vip: {CODE}.{matcher} {gave}, not true or false" in said
 
 
 @pytest.mark.parametrize(
     ("provider", "what"),
     [
         ("broken", "failed (ZeroDivisionError)"),
-        ("nothing", "gave a NoneType, and no list of values"),
-        ("a_text", "gave a str, and no list of values"),
+        ("nothing", "returned a NoneType instead of a list of values"),
+        ("a_text", "returned a str instead of a list of values"),
         ("fails_on_the_way", "failed (LookupError)"),
-        ("too_large_a_number", "gave a value that no call can carry"),
-        ("half_a_character", "gave a value that no call can carry"),
+        ("too_large_a_number", "returned a value that no call can carry"),
+        ("half_a_character", "returned a value that no call can carry"),
     ],
 )
 def test_a_choice_provider_that_gives_no_list_of_values_ends_the_run(guide: Guide, provider: str, what: str) -> None:
@@ -69,7 +69,7 @@ def test_a_value_may_be_any_of_very_many_and_the_first_of_them_are_told(guide: G
     ("batcher", "what"),
     [
         ("broken_batcher", "failed (LookupError)"),
-        ("nothing", "gave no list of batches"),
+        ("nothing", "did not return a list of batches"),
         ("all_but_the_first", "did not put every candidate into one batch"),
         ("twice_the_first", "did not put every candidate into one batch"),
     ],
@@ -96,8 +96,8 @@ def test_batches_are_told_apart_whatever_numbers_a_batcher_gives_them(guide: Gui
     [
         ("NotBuilt", "{} failed (LookupError)"),
         ("Raising", "{}.on_guidelines_resolved failed (LookupError)"),
-        ("Silent", "{}.on_tools_inferred gave no list of calls"),
-        ("Wordy", "{}.on_tools_inferred gave no list of calls"),
+        ("Silent", "{}.on_tools_inferred did not return a list of calls"),
+        ("Wordy", "{}.on_tools_inferred did not return a list of calls"),
         ("Half", "{} has no on_tools_inferred"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Guided runs with a model, at their edges: who is asked at all, in which form, and what the reply is written by."""
+"""Guided runs with a model, at their edges: who is asked, in which form, and what the reply is written from."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def test_a_read_without_parameters_is_called_without_a_question_and_only_once(
     Tool.objects.filter(name="look_up").update(additional_arguments="drop")
     finding = guide.guideline("finding", "", "look_up", matcher="always")
     guide.relate(finding, "reevaluates", "look_up")
-    # What was called is asked about: a second call is not a matter of course.
+    # The model is asked about a tool already called: a second call is not a matter of course.
     provider.answer_with = mind = Mind(look_up=short("look_up", run=False), compose="Done.")
     found = run(guide)
     assert mind.asked == ["look_up", "compose"]
@@ -63,7 +63,7 @@ def test_the_same_tool_is_asked_about_by_what_it_does(
     assert ('"same_call_was_made"' in asked) is (mode == "full")
 
 
-# --- What the reply is written by --------------------------------------------------------------
+# --- What the reply is written from ------------------------------------------------------------
 
 
 def test_the_reply_is_to_ask_for_what_is_missing_or_impossible_by_the_names_people_know(

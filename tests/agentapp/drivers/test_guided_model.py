@@ -1,4 +1,4 @@
-"""Guidance by a model behind a provider on the loopback interface: what it is asked, what code makes of its word."""
+"""Guidance by a model behind a loopback provider: its questions, and what code makes of the answers."""
 
 import threading
 from typing import Any
@@ -74,7 +74,7 @@ def test_what_stops_a_run_between_two_questions_of_a_step_stops_the_second(
     assert mind.asked == ["match"]
     assert (found.state, found.waiting_for) == (("waiting", "switch") if by == "switch" else ("cancelled", ""))
     assert (found.step_count, effects_of("look_up")) == (0, [])
-    assert found.input_tokens > 0  # what was heard is counted
+    assert found.input_tokens > 0  # the answer received is counted
     if by == "switch":
         provider.answer_with = Mind(match=[matched(finding=False)], compose="Hello.")
         actions.release_switch(KillSwitch.objects.get().pk, mia, "")
@@ -98,7 +98,7 @@ def test_of_many_questions_at_once_those_that_wait_for_their_turn_are_stopped(
     provider.answer_with = answer
     found = run(guide)
     assert (len(mind.asked), mind.asked[0], found.waiting_for) == (2, "match", "switch")
-    assert found.input_tokens == 2 * 100  # whatever was heard is counted
+    assert found.input_tokens == 2 * 100  # all answers received are counted
 
 
 def test_an_answer_that_cannot_be_read_is_asked_for_again_at_other_temperatures(
@@ -120,7 +120,7 @@ def test_after_three_answers_that_cannot_be_read_the_run_fails_and_says_so(
     provider.answer_with = mind
     found = run(guide)
     assert (found.state, len(mind.asked)) == ("failed", 3)
-    assert "no answer that can be read to a question of infer_tools, in 3 attempts" in found.stop_message
+    assert "no readable answer to a question for infer_tools in 3 attempts" in found.stop_message
 
 
 @pytest.mark.parametrize(("status", "state", "counted"), [(400, "failed", False), (500, "queued", True)])

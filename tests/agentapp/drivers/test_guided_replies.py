@@ -37,7 +37,7 @@ def guide(clerk: Clerk) -> Guide:
 
 @pytest.fixture
 def briefs(monkeypatch: pytest.MonkeyPatch) -> list[Brief]:
-    """What each reply was to be written by."""
+    """What each reply had to be written from."""
     noted: list[Brief] = []
     made = composing.brief
 

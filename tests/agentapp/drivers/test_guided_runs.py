@@ -159,7 +159,7 @@ def test_an_earlier_call_with_other_arguments_does_not_stand_in_the_way(guide: G
     guide.relate(first, "reevaluates", "look_up")
     run = guide.run(
         {"matched": ["first"], "evaluations": {"look_up": [{"what": "a"}, {"what": "b"}]}},
-        # Both, and not the first alone, count as made.
+        # Both count as made, not only the first.
         {"matched": ["first"], "evaluations": {"look_up": [{"what": "b"}, {"what": "a"}, {"what": "c"}]}},
         {"matched": ["first"], "evaluations": {"look_up": [{"what": "b"}]}, "says": "Done."},
     )
@@ -229,7 +229,7 @@ def test_a_script_says_what_a_model_would_answer_and_another_form_is_refused(gui
     with pytest.raises(Refused, match=r"script/0"):
         guide.clerk.start({"text": "Hello."})
     run = guide.run({"matched": ["sought"]})
-    assert (run.state, run.stop_message) == ("failed", "The script matches 'sought', which is no guideline.")
+    assert (run.state, run.stop_message) == ("failed", "The script matches 'sought', which is not a guideline.")
     assert guide.run({"error": "The model is away."}).stop_message == "The model is away."
     assert "has nothing to say in step 1" in guide.run({}).stop_message
 

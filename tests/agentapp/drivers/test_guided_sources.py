@@ -1,4 +1,4 @@
-"""Guidelines name tools of one source, whatever those of another are called."""
+"""Guidelines name tools of one source, whatever the tools of another are called."""
 
 from agentapp.models import Tool, ToolSource
 from agentapp.refreshing import refresh

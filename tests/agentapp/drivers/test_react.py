@@ -1,4 +1,4 @@
-"""A model that has never heard of functions decides by what it writes."""
+"""A model that knows nothing of functions decides by what it writes."""
 
 import dataclasses
 import json
@@ -106,7 +106,7 @@ def test_the_run_is_shown_as_a_dialogue(provider: ProviderServer) -> None:
         ("assistant", 'Thought: I must add.\nAction: add\nAction Input: {"a":2}'),
         ("user", "Observation: ERROR - Not executed (missing_arguments): b is missing."),
         ("assistant", 'Action: add\nAction Input: {"a":2,"b":3}'),
-        # One side never speaks twice in a row: some chat templates refuse that.
+        # No side speaks twice in a row: some chat templates refuse that.
         ("user", "Observation: 5\n\nAnd quickly."),
     ]
 

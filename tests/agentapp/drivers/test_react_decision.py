@@ -1,4 +1,4 @@
-"""What a text decides: found, checked, and its arguments put in order."""
+"""The decision in a text: found, checked, and its arguments normalised."""
 
 import json
 import time
@@ -47,7 +47,7 @@ def refused(decision: Any, choice: str = "auto") -> tuple[str, str]:
         f"```json \r\n \n\n{json.dumps(CALL)}\n\n```",
         f"I think {{so}}. Let me add: {json.dumps(CALL)} That is all.",
         f'Given {{"a": 2}} I decide {json.dumps(CALL)}',
-        # Whatever a model makes up behind its first decision does not count.
+        # What a model makes up after its first decision does not count.
         json.dumps(CALL) + '\nObservation: 5\n{"type": "final_answer", "answer": "5"}',
     ],
 )

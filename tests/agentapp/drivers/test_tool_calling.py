@@ -90,7 +90,7 @@ def test_a_time_limit_that_makes_no_sense_is_ignored(provider: ProviderServer, t
 
 
 def test_an_agent_without_a_model_says_so() -> None:
-    with pytest.raises(ModelError, match="names no model") as caught:
+    with pytest.raises(ModelError, match="is not a model name") as caught:
         bound("tool_calling").next_step(state(model=""))
     assert not caught.value.retryable
 

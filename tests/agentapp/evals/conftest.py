@@ -1,4 +1,4 @@
-"""Cases as tests write them: the clerk, with what is left out filled in."""
+"""Cases as tests write them: the clerk, with everything left out filled in."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Cases: what they may say, how mocks are written short, and what is refused with its place."""
+"""Cases: what they may say, how mocks are abbreviated, and what is refused, with its place."""
 
 import json
 from pathlib import Path
@@ -96,7 +96,7 @@ def test_a_case_is_the_same_when_it_is_read_again():
         ({"surprise": 1}, "surprise"),
         ({"expect": {"tool_called": ["x"]}}, "tool_called"),
         ({"expect": {"stop_reason": "because"}}, "stop_reason"),
-        ({"expect": {"routing": [{"tool": "x", "verdict": "allow", "groups": ["y"]}]}}, "only a call that asks"),
+        ({"expect": {"routing": [{"tool": "x", "verdict": "allow", "groups": ["y"]}]}}, "only a call that must ask"),
         ({"repeats": {"of": 2, "needed": 3}}, "more repeats"),
         ({"people": [{"decide": "edit"}]}, "an edit says"),
         ({"people": [{"decide": "approve", "stop_run": True}]}, "only a rejection"),
@@ -175,7 +175,7 @@ def test_a_text_that_looks_like_something_else_comes_back_as_a_text(said):
     assert files.read_text(files.written(case.document)).metadata == case.metadata
 
 
-# Ten lines that come to more than three thousand million values.
+# Ten lines that expand to more than three thousand million values.
 BOMB = "metadata:\n  a0: &a0 [x]\n" + "".join(
     f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 11)
 )
@@ -186,18 +186,18 @@ BOMB = "metadata:\n  a0: &a0 [x]\n" + "".join(
     [
         ("{name: x", "a.yaml:1"),
         ("", "a.yaml:1: it is empty"),
-        ("- 1", "a.yaml:1: a case is an object"),
+        ("- 1", "a.yaml:1: a case must be an object"),
         (MINIMAL.format(name="x") + "surprise: 1", "a.yaml:7: surprise: Extra inputs are not permitted"),
         (MINIMAL.format(name="x") + "route: 5", "a.yaml:7: route: Input should be a valid string"),
-        (MINIMAL.format(name="x") + "name: y", "a.yaml:7: name stands there twice"),
+        (MINIMAL.format(name="x") + "name: y", "a.yaml:7: name appears twice"),
         (
             MINIMAL.format(name="x") + "people:\n  - decide: approve\n  - decide: perhaps",
             "a.yaml:9: people.1.decide: Input should be",
         ),
         (
             MINIMAL.format(name="x") + "tools:\n  look_up: {reslt: 1}",
-            "a.yaml:8: tools.look_up: an answer says one of "
-            "error, malformed, result, stop, timeout, unknown, and this says reslt",
+            "a.yaml:8: tools.look_up: an answer has exactly one of "
+            "error, malformed, result, stop, timeout, unknown, but this one has reslt",
         ),
         (
             MINIMAL.format(name="x") + "tools:\n  look_up: [{error: It is gone., colour: red}]",
@@ -213,9 +213,12 @@ BOMB = "metadata:\n  a0: &a0 [x]\n" + "".join(
         (MINIMAL.format(name="x") + "metadata: {n: !!timestamp perhaps}", "a.yaml:7: perhaps is taken for a timestamp"),
         (MINIMAL.format(name="x") + f"metadata: {{n: {'9' * 5000}}}", "a.yaml:7: 999"),
         (MINIMAL.format(name="x") + f"metadata: {{n: {'9' * 50}}}", "a.yaml:2: The value has no canonical JSON"),
-        (MINIMAL.format(name="x") + "metadata: {? [a, b] : 1}", "a.yaml:7: a name is a text"),
-        (MINIMAL.format(name="x") + 'metadata: {n: "a\\0b"}', "a.yaml:2: a text holds a character that cannot be kept"),
-        (MINIMAL.format(name="x") + BOMB, "a.yaml:2: with its aliases it is too large"),
+        (MINIMAL.format(name="x") + "metadata: {? [a, b] : 1}", "a.yaml:7: a name must be text"),
+        (
+            MINIMAL.format(name="x") + 'metadata: {n: "a\\0b"}',
+            "a.yaml:2: a text contains a character that cannot be stored, such as NUL",
+        ),
+        (MINIMAL.format(name="x") + BOMB, "a.yaml:2: it is too large with its aliases expanded"),
         (MINIMAL.format(name="x") + "metadata: &m {in: *m}", "a.yaml"),
     ],
 )
@@ -231,24 +234,24 @@ def test_a_file_that_is_no_text_or_too_large_is_refused_before_it_is_read(tmp_pa
     with (tmp_path / "b.yaml").open("wb") as file:
         file.truncate(files.MAX_FILE_BYTES + 1)
     assert refused(tmp_path) == [
-        "suite.yaml:1: it is no text in UTF-8",
-        "a.yaml:1: it is no text in UTF-8",
+        "suite.yaml:1: it is not UTF-8 text",
+        "a.yaml:1: it is not UTF-8 text",
         f"b.yaml:1: it has more than {files.MAX_FILE_BYTES} bytes",
     ]
 
 
 def test_a_suite_has_a_name_that_can_stand_in_an_address(tmp_path):
     written(tmp_path, suite__yaml="name: My suite", a__yaml=MINIMAL.format(name="x"))
-    assert refused(tmp_path) == ["suite.yaml:1: name: 'My suite' is no name of letters, digits, - and _"]
+    assert refused(tmp_path) == ["suite.yaml:1: name: 'My suite' is not a name of letters, digits, - and _"]
 
 
 def test_a_name_that_two_files_have_is_refused(tmp_path):
     written(tmp_path, a__yaml=MINIMAL.format(name="x"), b__yaml=MINIMAL.format(name="x"))
-    assert refused(tmp_path) == ["b.yaml:2: name: x is in a.yaml:2 already"]
+    assert refused(tmp_path) == ["b.yaml:2: name: x is already in a.yaml:2"]
 
 
 def test_every_wrong_place_is_named_at_once_and_an_empty_directory_is_no_suite(tmp_path):
-    assert refused(tmp_path) == [f"{tmp_path}:1: there is no case in it"]
+    assert refused(tmp_path) == [f"{tmp_path}:1: it contains no cases"]
     written(tmp_path, suite__yaml="{nam: x}", a__yaml="{name: A}", b__yaml="{kind: x}")
     found: list[Any] = refused(tmp_path)
     assert {each.split(":")[0] for each in found} == {"suite.yaml", "a.yaml", "b.yaml"}

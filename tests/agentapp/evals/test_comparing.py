@@ -1,4 +1,4 @@
-"""Which evals are held against each other, and by what."""
+"""Which evals are compared with each other, and by what."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def ran(suite: EvalSuite, **more: Any) -> EvalRun:
 
 
 def unfinished(suite: EvalSuite, state: str) -> EvalRun:
-    """An eval of which one of two cases was run."""
+    """An eval that ran one of two cases."""
     made = results.create(suite, evaluating.chosen(suite))
     claimed = results.claim(made.pk)
     assert claimed is not None

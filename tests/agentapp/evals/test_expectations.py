@@ -1,4 +1,4 @@
-"""What came of a case held against what was expected: each reason in its words."""
+"""A case's result compared with what was expected: each reason in its own words."""
 
 from dataclasses import replace
 from typing import Any
@@ -37,7 +37,7 @@ ASKED = replace(REFUND, verdict="ask", rule="refunds", asked=(Asked(("leads",), 
         ({}, observed(ORDER), []),
         ({"tools_called": ["read_order"]}, observed(ORDER), []),
         ({"tools_called": ["read_order"]}, observed(), ["expected tool call: read_order"]),
-        # What was refused or blocked was not called.
+        # A refused or blocked call does not count as called.
         ({"tools_called": ["refund"]}, observed(refused("refund")), ["expected tool call: refund"]),
         ({"tools_not_called": ["refund"]}, observed(refused("refund")), []),
         ({"tools_not_called": ["refund"]}, observed(REFUND), ["forbidden tool was called: refund"]),

@@ -1,4 +1,4 @@
-"""Figures of an eval, on examples that were worked out by hand."""
+"""Figures of an eval, on examples worked out by hand."""
 
 from dataclasses import replace
 from typing import Any
@@ -57,7 +57,7 @@ def test_tool_selection_is_of_cases_that_executed_all_that_was_expected_and_noth
         (expected, seen(OK)),
         (expected, seen()),
         (expected, seen(OK, replace(OK, tool="pay"))),
-        # Proposed and refused is not called.
+        # Proposed and refused does not count as called.
         (expected, seen(OK, Call("pay", status="refused", reason="policy_denied", verdict="deny"))),
         ({"no_tools": True}, seen(OK)),
     )

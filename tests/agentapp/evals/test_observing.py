@@ -1,4 +1,4 @@
-"""What came of a run, read from rows whose times and costs are written by hand, each figure added up by hand."""
+"""The result of a run, read from rows with hand-written times and costs, each figure added up by hand."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -61,7 +61,7 @@ def observed(sam: User, dana: User, look: Tool, pay: Tool) -> Observed:
 
 
 def by_hand(root: RunBuilder, child: RunBuilder, calls: dict[ToolExecution, tuple[float, float, str]]) -> None:
-    # In order: when the model was asked, when it had answered, what it cost. Of the second step nobody knows the price.
+    # In order: when the model was asked, when it had answered, and the cost. The price of the second step is unknown.
     steps: list[tuple[RunBuilder, int, float, float, str | None]] = [
         (root, 1, 0, 0.75, "0.03"), (root, 2, 5, 7, None), (child, 1, 150, 151.5, "0.01"),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Evals by other rules than those in force: drafts before they are activated, and rules left out."""
+"""Evals with rules other than those in force: drafts before they are activated, and rules left out."""
 
 import json
 from io import StringIO
@@ -62,7 +62,7 @@ def test_a_draft_decides_in_an_eval_that_supposes_it_and_nowhere_else(suite, cle
     found = compare(before, after)
     [regressed] = found.of("regressed")
     assert regressed.reasons == ("pay: expected verdict ask, got deny",)
-    assert "pay: refused instead of asked whoever may decide" in regressed.what
+    assert "pay: refused instead of asked everybody who may decide" in regressed.what
     assert found.versions == {"rules": ("payments",)}
     assert after.supposes == "with the draft of payments"
     assert "By other rules: with the draft of payments." in reporting.summary(after, runner.outcomes(after))
@@ -146,9 +146,9 @@ def test_a_draft_that_nobody_can_decide_by_any_more_skips_its_cases(suite, rule,
     made.refresh_from_db()
     [outcome] = runner.outcomes(made)
     assert (made.state, outcome.verdict) == ("finished", "skipped")
-    assert outcome.reasons == ["There is no group 'short-lived' any more."]
+    assert outcome.reasons == ["There is no longer a group 'short-lived'."]
     Rule.objects.all().delete()
-    assert runner.outcomes(ran_again(made))[0].reasons == ["There is no rule 'payments' any more."]
+    assert runner.outcomes(ran_again(made))[0].reasons == ["There is no longer a rule 'payments'."]
 
 
 def ran_again(made: EvalRun) -> EvalRun:

@@ -1,4 +1,4 @@
-"""A case made of a run, before any page has looked at it: nothing in it is a secret or a person's."""
+"""A case made from a run, before any page has looked at it: it contains no secret and no personal data."""
 
 import json
 from typing import Any

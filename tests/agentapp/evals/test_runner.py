@@ -1,4 +1,4 @@
-"""Evals carried out: cases driven here, decided about as they say, judged, kept, and held against each other."""
+"""Evals carried out: cases driven here, decided as they say, judged, stored, and compared with each other."""
 
 import json
 import threading
@@ -135,7 +135,7 @@ def test_whoever_is_asked_decides_as_the_case_says(suite, people, expect):
     made = ran(suite, a_case(people=people, expect={**expect, **routing}, **PAID))
     assert result(made).reasons == []
     assert Decision.objects.filter(mocked=False).count() == 0
-    # Nothing of a case is left for anybody.
+    # A case leaves nothing for anybody to do.
     assert not Run.objects.exclude(state__in=Run.FINAL).exists()
 
 
@@ -258,7 +258,7 @@ def test_a_case_without_a_script_asks_the_model_and_waits_while_it_cannot_answer
     provider.answer(Answer(DIALECT.error("Overloaded", "server_error"), status=503), Answer(DIALECT.reply("At last.")))
     made = ran(suite, a_case(script=None, expect={"final_status": "completed", "answer_contains": ["at last"]}))
     assert (result(made).reasons, len(provider.questions)) == ([], 2)
-    # What its provider could not do is held against nobody outside.
+    # A failure of the case's provider counts against nobody outside it.
     assert Breaker.objects.count() == 0
 
 
@@ -299,7 +299,7 @@ def test_a_model_that_is_named_is_asked_instead_of_the_script(suite, clerk, prov
 
 @pytest.fixture
 def executed(suite) -> ToolExecution:
-    """A call that people approved and that ran, of a finished case."""
+    """A call of a finished case that people approved and that ran."""
     made = ran(suite, a_case(people=[{"decide": "approve"}], **PAID))
     run = result(made).run
     assert run is not None
@@ -435,7 +435,7 @@ def test_nobody_else_takes_an_eval_that_is_held_and_the_sweep_finds_one_that_is_
 def test_an_eval_is_held_for_as_long_as_one_of_its_cases_takes(suite):
     case = a_case()
     made = results.claim(results.create(suite, [case]).pk)
-    # As if a model had been waited for longer than an eval is held at a time.
+    # As if a model had taken longer than the time an eval is leased for.
     EvalRun.objects.update(lease_until=timezone.now().replace(year=2020))
     driving.run_case(made, case, driving.Agents())
     assert results.claim(made.pk) is None
@@ -493,7 +493,7 @@ def test_cases_that_cannot_be_read_any_more_stop_no_page_and_no_worker(suite, sa
     runner.go_on(made.pk)
     assert result(made).verdict == "skipped"
     EvalCase.objects.update(document={"name": "a-case"})
-    with pytest.raises(Refused, match="cannot be read any more"):
+    with pytest.raises(Refused, match="can no longer be read"):
         evaluating.start_eval(suite, sam)
 
 
@@ -512,7 +512,7 @@ def test_a_regression_is_named_with_its_reasons_and_what_went_otherwise(suite):
     assert regressed.reasons == ("pay: expected verdict ask, got allow",)
     assert regressed.what == (
         "passed 1 of 1, now 0 of 1",
-        "pay: allowed instead of asked whoever may decide",
+        "pay: allowed instead of asked everybody who may decide",
         "pay: rule generous instead of none",
     )
     assert found.versions["rules"] == ("generous",)

@@ -1,4 +1,4 @@
-"""What an eval is of: whatever has a say in what agents do is told apart from what it was."""
+"""What an eval was run against: everything that influences what agents do is distinguished from its earlier state."""
 
 from pathlib import Path
 from typing import Any

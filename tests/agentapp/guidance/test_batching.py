@@ -1,4 +1,4 @@
-"""Which tools are looked at in one question."""
+"""Which tools share one question."""
 
 import logging
 
@@ -15,7 +15,7 @@ def candidate(name: str, overlap: str = "auto") -> Candidate:
 
 
 def made(*candidates: Candidate, overlaps: tuple[tuple[str, str], ...] = ()) -> list[tuple[list[str], list[str]]]:
-    """(tools, tools named beside them) of each batch."""
+    """(tools, tools named with them) of each batch."""
     return [
         (sorted(batch.names), sorted(tool.name for tool in batch.reference)) for batch in batches(candidates, overlaps)
     ]
@@ -46,7 +46,7 @@ def test_a_tool_that_overlaps_with_nothing_is_alone_and_its_overlaps_are_passed_
     with caplog.at_level(logging.WARNING):
         found = made(candidate("a", "none"), candidate("b"), candidate("c"), overlaps=(("a", "b"), ("b", "c")))
     assert found == [(["a"], []), (["b", "c"], [])]
-    assert caplog.messages == ["a overlaps with nothing, as it is set; its overlap with others is passed over"]
+    assert caplog.messages == ["a is set to overlap with nothing; its overlap with other tools is ignored"]
 
 
 def test_a_tool_that_says_nothing_of_it_overlaps_automatically() -> None:

@@ -1,4 +1,4 @@
-"""What code makes of a model's word about a tool: unknown, missing, optional and impossible values, repeated calls."""
+"""What code makes of a model's answer about a tool: unknown, missing, optional, impossible values, repeats."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A document becomes a plan: what it offers, next to what is there, with nothing lost and nothing made less careful."""
+"""A document becomes a plan: what it offers, next to what exists; nothing is lost or made less careful."""
 
 import json
 from typing import Any
@@ -38,7 +38,7 @@ def imported(text: str, **given: Any) -> Plan:
 
 
 def parameters_of(said: dict[str, Any]) -> dict[str, set[tuple[str, str]]]:
-    """Of each operation its parameters, found by walking the document and nothing else."""
+    """The parameters of each operation, found only by walking the document."""
 
     def at(part: Any) -> Any:
         while "$ref" in part:
@@ -55,7 +55,7 @@ def parameters_of(said: dict[str, Any]) -> dict[str, set[tuple[str, str]]]:
                 continue
             both = [at(one) for one in [*item.get("parameters", []), *item[method].get("parameters", [])]]
             here = {(one["in"], one["name"]) for one in both}
-            # The standard says that this one is no parameter: it follows from the body.
+            # The standard says that this is not a parameter: it follows from the body.
             here.discard(("header", "Content-Type"))
             if "requestBody" in item[method]:
                 here.add(("body", "body"))
@@ -110,7 +110,7 @@ def test_an_address_of_the_document_that_is_none_is_refused(server: str) -> None
 def test_an_address_beside_the_documents_own_is_made_whole() -> None:
     text = shop(look="get").replace("https://shop.example/v1", "/v3")
     assert plan(text, origin="https://docs.example/api/openapi.json").source.location == "https://docs.example/v3"
-    with pytest.raises(Refused, match="beginning with https"):
+    with pytest.raises(Refused, match="starting with https"):
         plan(text)
 
 
@@ -131,7 +131,7 @@ def test_names_that_are_taken_by_other_tools_are_told_apart() -> None:
 
 def test_a_source_of_another_kind_keeps_its_name() -> None:
     make_tool("look")
-    with pytest.raises(Refused, match="another source named shop"):
+    with pytest.raises(Refused, match="Another source is named shop"):
         plan(shop(look="get"), name="shop")
 
 
@@ -195,8 +195,8 @@ def test_an_operation_that_has_moved_is_no_weaker_than_guessed() -> None:
 @pytest.mark.parametrize(
     ("set_to", "method", "proposed"),
     [
-        ("irreversible", "get", "irreversible"),  # somebody made it stricter than its method
-        ("read", "put", "read"),  # somebody has looked at it, and the guess is the same
+        ("irreversible", "get", "irreversible"),  # an admin made it stricter than its method
+        ("read", "put", "read"),  # an admin has reviewed it, and the guess is the same
         ("reversible", "post", "irreversible"),  # the guess has risen
     ],
 )

@@ -1,4 +1,4 @@
-"""What somebody picked becomes tools through the configuration chain, and nothing is less careful than before."""
+"""What was picked becomes tools through the configuration chain, and nothing is less careful than before."""
 
 from typing import Any
 
@@ -84,7 +84,7 @@ def test_of_two_who_import_a_document_at_once_one_is_told_of_the_other(monkeypat
         imported(shop(a="get"))
 
     monkeypatch.setattr(writing, "_check_names", check_and_be_overtaken)
-    with pytest.raises(Refused, match="just now"):
+    with pytest.raises(Refused, match="has just imported"):
         writing.write(planned, {"GET /a": Choice("a", "read")}, "test")
     assert Tool.objects.get().source.name == "the-shop"
 
@@ -118,7 +118,7 @@ def test_a_source_that_is_deleted_meanwhile_is_not_made_again() -> None:
     take(shop(a="get"), {})
     planned = plan(shop(a="get"))
     ToolSource.objects.all().delete()
-    with pytest.raises(Refused, match="deleted the source the-shop just now"):
+    with pytest.raises(Refused, match="just deleted the source the-shop"):
         writing.write(planned, {"GET /a": Choice("a", "read")}, "test")
     assert (ToolSource.objects.count(), Tool.objects.count()) == (0, 0)
 

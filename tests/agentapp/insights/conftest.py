@@ -27,7 +27,7 @@ class World:
 def world(django_db_setup: None, django_db_blocker: Any) -> Iterator[World]:
     """A month that ended a moment ago; its last hour is not over.
 
-    Written once for the tests of a file, which only read, or undo what they write.
+    Written once for the tests of a file, which only read or undo what they write.
     """
     with django_db_blocker.unblock(), transaction.atomic():
         ensure_roles()

@@ -1,4 +1,4 @@
-"""SQL that knows nothing of how figures are made: plain, row by row, in the words of the database at hand."""
+"""SQL that shares nothing with the code behind the figures: plain, row by row, in the database's own dialect."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -30,7 +30,7 @@ def _moment(value: Any) -> Any:
 
 
 def whole_seconds(later: str, earlier: str) -> str:
-    """`earlier` is a whole second, so that both databases can cut off what is left."""
+    """`earlier` is a whole second, so that both databases can truncate the rest."""
     if connection.vendor == "sqlite":
         return f"(CAST(strftime('%%s', {later}) AS INTEGER) - CAST(strftime('%%s', {earlier}) AS INTEGER))"
     return f"FLOOR(EXTRACT(EPOCH FROM {later} - {earlier}))"
@@ -43,7 +43,7 @@ def milliseconds(later: str, earlier: str) -> str:
 
 
 def nearest_rank(values: Sequence[int], percent: int) -> int:
-    """The definition, spelled out: the smallest value that at least so many percent of them do not exceed."""
+    """The definition, spelled out: the smallest value that at least this many percent of them do not exceed."""
     ordered = sorted(values)
     return next(one for at, one in enumerate(ordered, 1) if at * 100 >= percent * len(ordered))
 

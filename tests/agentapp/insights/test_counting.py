@@ -1,4 +1,4 @@
-"""What the rows of an hour come to."""
+"""The counts for an hour's rows."""
 
 from datetime import timedelta
 from typing import Any
@@ -24,7 +24,7 @@ def test_a_call_that_people_changed_counts_so_after_its_words_are_gone(
     [approval] = clerk.open(run)
     clerk.decide(approval, dana, **answer)
     approval.refresh_from_db()
-    if approval.state == "pending":  # whoever changed it does not approve it alone
+    if approval.state == "pending":  # the person who changed it does not approve it alone
         clerk.decide(approval, make_user("Marco", "approver"))
     clerk.drive(run)
 

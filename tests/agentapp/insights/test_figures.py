@@ -1,4 +1,4 @@
-"""The figures of a generated month, held against SQL that knows nothing of how they are made."""
+"""The figures of a generated month, compared with SQL that shares nothing with the code behind them."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal

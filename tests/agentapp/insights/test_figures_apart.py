@@ -1,4 +1,4 @@
-"""The same month by tool, day, agent and model, and what waits now: held against SQL, and mocked runs are in none."""
+"""The same month by tool, day, agent and model, and what waits now: compared with SQL, without mocked runs."""
 
 from collections import Counter
 from datetime import date, datetime, time, timedelta
@@ -33,7 +33,7 @@ PRICE = Decimal("0.00000001")
 
 
 def column(ended: str, same: bool, how: str) -> str:
-    """Which figure a request that has ended is counted in."""
+    """The figure in which a finished request is counted."""
     if ended != "decided":
         return ended
     if how in ("approve", "edit"):

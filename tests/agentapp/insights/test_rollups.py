@@ -1,4 +1,4 @@
-"""Figures that are kept: when they are added up, added up again, and what pages do until then."""
+"""Stored figures: when they are rolled up, rolled up again, and what pages do until then."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,7 +16,7 @@ from agentapp.models import CallFigures, ModelFigures, RequestFigures, RollUp, S
 from approvals import decisions
 from approvals.escalation import Step
 from approvals.models import Approval, Decision, Question
-from tests.rows import a_moment_ago, a_request, a_verdict, decide, in_state, read, take, undo, within_transaction
+from tests.rows import a_decision, a_moment_ago, a_request, decide, in_state, read, take, undo, within_transaction
 from tests.traffic import generate
 
 pytestmark = pytest.mark.django_db
@@ -24,7 +24,7 @@ HOUR = timedelta(hours=1)
 
 
 def kept() -> list[dict[str, Any]]:
-    """Everything that is kept, without the keys of its rows."""
+    """Everything that is stored, without the keys of its rows."""
     return [
         {name: value for name, value in row.items() if name != "id"}
         for table in (RequestFigures, CallFigures, ModelFigures)
@@ -42,7 +42,7 @@ def people(dana: User, marco: User) -> list[User]:
 
 
 def back_by(approval: Approval, by: timedelta) -> Approval:
-    """Let a request have been asked and decided that much earlier."""
+    """Move a request's asking and deciding this much earlier."""
     row = read(approval)
     moved = {
         name: value - by
@@ -103,7 +103,7 @@ def test_a_decision_that_is_taken_back_takes_the_end_away_that_another_made_in_a
     dana: User, marco: User
 ) -> None:
     asked = a_request(approvals_needed=2)
-    assert not isinstance(decide(asked, a_verdict(asked, dana)), str)
+    assert not isinstance(decide(asked, a_decision(asked, dana)), str)
     back_by(asked, 3 * HOUR)
     Approval.objects.filter(pk=asked.pk).update(expires_at=timezone.now() + HOUR)
     approval = back_by(take(asked, marco), 2 * HOUR)
@@ -136,7 +136,7 @@ def test_of_a_question_as_much_of_the_pause_is_a_persons_as_was_before_their_dec
     dana: User, marco: User, asked_after: timedelta, took: int
 ) -> None:
     approval = a_request(approvals_needed=2)
-    assert not isinstance(decide(approval, a_verdict(approval, dana)), str)
+    assert not isinstance(decide(approval, a_decision(approval, dana)), str)
     created_at = approval.created_at - 6 * HOUR
     Approval.objects.filter(pk=approval.pk).update(created_at=created_at)
     Decision.objects.update(decided_at=created_at + HOUR)
@@ -159,7 +159,7 @@ def test_a_request_that_another_team_is_asked_later_waits_for_it_from_the_beginn
 ) -> None:
     leads = Group.objects.create(name="leads")
     asked = a_request(groups=(roles["approver"].pk,), approvals_needed=2, escalation=(Step(60, "leads"),))
-    assert not isinstance(decide(asked, a_verdict(asked, dana)), str)
+    assert not isinstance(decide(asked, a_decision(asked, dana)), str)
     approval = back_by(asked, 5 * HOUR)
     Approval.objects.filter(pk=approval.pk).update(expires_at=timezone.now() + HOUR)
     catch_up()
@@ -252,7 +252,7 @@ def test_a_team_has_the_figures_of_what_it_was_asked(dana: User, roles: dict[str
 
 def test_of_two_approvals_that_were_needed_each_is_its_persons_and_the_request_is_one(dana: User, marco: User) -> None:
     approval = a_request(approvals_needed=2)
-    assert not isinstance(decide(approval, a_verdict(approval, dana)), str)
+    assert not isinstance(decide(approval, a_decision(approval, dana)), str)
     take(approval, marco)
     now = timezone.now()
     found = reading.requests(Period("24h", hour_of(now) - HOUR, now + HOUR, ""), ALL_TEAMS, hour_of(now) - HOUR)

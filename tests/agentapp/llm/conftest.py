@@ -1,4 +1,4 @@
-"""Models are asked for real here, by way of the loopback interface."""
+"""Models here are really asked, over the loopback interface."""
 
 from tests.wire import provider
 

@@ -1,4 +1,4 @@
-"""What every provider is told, and what becomes of what it answers."""
+"""What every provider is sent, and what becomes of its answers."""
 
 import copy
 import json
@@ -68,7 +68,7 @@ def test_results_go_back_under_the_ids_of_their_calls(provider: ProviderServer, 
         ToolMessage("call_a", "read_order", '{"status":"packed"}'),
         ToolMessage("call_b", "refund", "No.", ok=False),
     )
-    # A person spoke while the calls were waiting: the results still come first.
+    # A person wrote while the calls were waiting: the results still come first.
     complete(ask(dialect.model, UserMessage("Where is A-1?"), said, UserMessage("Hello?"), *results, tools=TOOLS))
     sent = dialect.read(provider.questions[1])
     assert sent.calls == TWO_CALLS
@@ -259,7 +259,7 @@ def test_instructions_and_tools_are_kept_by_anthropic_where_the_agent_says_so(pr
     complete(ask(dialect.model, tools=TOOLS))
     kept, plain = (question.body for question in provider.questions)
     assert "cache_control" in kept["system"][-1]
-    # One mark at the end stands for every tool before it, and no tool is said twice.
+    # One mark at the end covers every tool before it, and no tool is listed twice.
     assert [("cache_control" in tool, tool["name"]) for tool in kept["tools"]] == [
         (False, "read_order"),
         (True, "refund"),
@@ -268,7 +268,7 @@ def test_instructions_and_tools_are_kept_by_anthropic_where_the_agent_says_so(pr
 
 
 def test_the_same_schemas_serve_every_question(provider: ProviderServer, dialect: Any) -> None:
-    """What was sent to one provider leaves nothing behind in the tools of the next question."""
+    """What was sent to one provider leaves no trace in the tools of the next question."""
     before = copy.deepcopy(TOOLS)
     provider.answer(Answer(dialect.reply("Hi.")), Answer(dialect.reply("Hi.")))
     complete(ask(dialect.model, tools=TOOLS))

@@ -1,4 +1,4 @@
-"""What is known of providers before one of them is asked."""
+"""What is known of providers before any of them is asked."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ print(*sys.modules, sep="\\n")
 
 
 def test_no_process_imports_a_providers_client_to_start_or_to_check_a_name() -> None:
-    """Together they take seconds and megabytes, in every command and every web process."""
+    """Together they would cost seconds and megabytes in every command and every web process."""
     done = subprocess.run([sys.executable, "-c", EVERY_PROCESS], capture_output=True, text=True, check=True)
     said, *modules = done.stdout.split("\n")
     assert said == "not_configured"

@@ -1,4 +1,4 @@
-"""What one provider alone says, and wants back, and what happens when many ask at once."""
+"""What only one provider says and wants back, and what happens when many ask at once."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def followed_up(provider: ProviderServer, dialect: Any, said: AssistantMessage) 
 
 
 def stored(reply: Reply) -> AssistantMessage:
-    """A reply as it comes back from a table: JSON in between."""
+    """A reply as it comes back from a table, by way of JSON."""
     return AssistantMessage(reply.text, reply.tool_calls, json.loads(json.dumps(reply.provider_parts)))
 
 

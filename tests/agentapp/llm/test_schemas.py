@@ -1,4 +1,4 @@
-"""Which schemas can be enforced strictly, and what they look like then."""
+"""Which schemas can be enforced strictly, and what they then look like."""
 
 import copy
 from typing import Any

@@ -52,7 +52,7 @@ def test_what_makes_sense_is_taken(name: str) -> None:
 def test_what_makes_none_is_named_with_what_would(name: str) -> None:
     for value in BAD[name]:
         [problem] = problems({name: value})
-        assert problem.startswith(f"{name} is ")
+        assert problem.startswith(f"{name} must be ")
 
 
 def test_the_provider_library_knows_everything_that_is_sent() -> None:

@@ -1,4 +1,4 @@
-"""Replies that are read while they are written: the same replies and the same failures as in one piece."""
+"""Replies read while they are written: the same replies and the same failures as in one piece."""
 
 import json
 import threading

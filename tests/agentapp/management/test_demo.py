@@ -1,4 +1,4 @@
-"""The demo for processes of their own: opened once, gone on with afterwards."""
+"""The demo as processes of its own: opened once, resumed afterwards."""
 
 import socket
 from io import StringIO
@@ -24,7 +24,7 @@ def test_it_is_opened_without_serving_it(settings: Any) -> None:
     started = Run.objects.count()
     assert started >= 3
     call_command("demo", no_serve=True, stdout=second)
-    assert "Going on with the data of last time." in second.getvalue()
+    assert "Going on with the data from last time." in second.getvalue()
     assert Run.objects.count() == started
 
 

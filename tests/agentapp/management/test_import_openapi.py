@@ -1,4 +1,4 @@
-"""The command imports as the admin's page does: what is picked, with the difference, and not at all in a rehearsal."""
+"""The command imports as the admin's page does: what was picked, with the difference; a rehearsal writes nothing."""
 
 import io
 from pathlib import Path
@@ -70,9 +70,9 @@ def test_a_rehearsal_says_what_would_change(document: Path) -> None:
     [
         ([], "No operation was chosen"),
         (["--all", "--tag", "nosuch"], r"No operation has the tag 'nosuch'\. There are: orders\."),
-        (["--all", "--credential", "SHOP"], "as in token=SHOP"),
-        (["--all", "--credential", "bearer=secret"], "no name of a credential"),
-        (["--all", "--location", "ftp://shop.example"], "beginning with https"),
+        (["--all", "--credential", "SHOP"], "for example token=SHOP"),
+        (["--all", "--credential", "bearer=secret"], "not the name of a credential"),
+        (["--all", "--location", "ftp://shop.example"], "starting with https"),
     ],
 )
 def test_what_is_wrong_changes_nothing(document: Path, more: list[str], message: str) -> None:

@@ -1,4 +1,4 @@
-"""Migrations beside what is under way: they wait for a table for a while, and not for ever."""
+"""Migrations while other work goes on: they wait for a table for a while, but not for ever."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,25 +12,24 @@ from django.test.utils import CaptureQueriesContext
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
 
-# Adds columns to the messages of conversations.
-BEFORE, MIGRATION = "0043_who_made_it", "0044_who_wrote_it"
+# Adds a column to the credits of the demo shop.
+APP, BEFORE, MIGRATION = "demo", "0001_initial", "0002_credit_cancelled"
 
 
 @pytest.fixture
 def held() -> Iterator[None]:
-    """Something long, as a backup, that reads the messages, which the last migration has changed. The server ends it
-    where a migration would wait on.
+    """Something long, such as a backup, that reads the credits, whose table the migration changes. The server ends it
+    if a migration would keep waiting.
     """
-    call_command("migrate", "agentapp", MIGRATION, verbosity=0)
     asked = {**connection.get_connection_params(), "cursor_factory": psycopg.Cursor}
     try:
         with psycopg.connect(**{name: value for name, value in asked.items() if name != "pool"}) as other:
             other.execute("SET idle_in_transaction_session_timeout = '20s'")
             other.commit()
-            other.execute("LOCK TABLE agentapp_message IN ACCESS SHARE MODE")
+            other.execute("LOCK TABLE demo_credit IN ACCESS SHARE MODE")
             yield
     finally:
-        call_command("migrate", "agentapp", verbosity=0)
+        call_command("migrate", APP, verbosity=0)
 
 
 def lock_timeout() -> str:
@@ -41,14 +40,14 @@ def lock_timeout() -> str:
 
 
 def applied() -> set[Any]:
-    return {name for app, name in MigrationRecorder(connection).applied_migrations() if app == "agentapp"}
+    return {name for app, name in MigrationRecorder(connection).applied_migrations() if app == APP}
 
 
 def test_one_that_is_not_given_its_table_is_undone_and_says_what_to_do(held: None, settings: Any) -> None:
     settings.MIGRATION_LOCK_SECONDS = 1
     usual, done = lock_timeout(), applied()
-    with pytest.raises(CommandError, match=r"held by something else for 1 s .* `migrate` again") as given_up:
-        call_command("migrate", "agentapp", BEFORE, verbosity=0)
+    with pytest.raises(CommandError, match=r"Something else held a table for 1 s .* `migrate` again") as given_up:
+        call_command("migrate", APP, BEFORE, verbosity=0)
     assert "pg_stat_activity" in str(given_up.value)
     assert MIGRATION in applied() == done
     assert lock_timeout() == usual
@@ -58,12 +57,12 @@ def test_behind_a_pgbouncer_it_sets_nothing_that_would_be_somebody_elses(setting
     settings.MIGRATION_LOCK_SECONDS = 7
     settings.DATABASE_LISTENED_TO = {"host": "127.0.0.1"}
     with CaptureQueriesContext(connection) as asked:
-        call_command("migrate", "agentapp", verbosity=0)
+        call_command("migrate", APP, verbosity=0)
     assert not any("lock_timeout" in query["sql"] for query in asked)
 
 
 def test_one_that_is_given_its_table_leaves_the_connection_as_it_was(settings: Any) -> None:
     settings.MIGRATION_LOCK_SECONDS = 7
     usual = lock_timeout()
-    call_command("migrate", "agentapp", verbosity=0)
+    call_command("migrate", APP, verbosity=0)
     assert lock_timeout() == usual != "7s"

@@ -1,4 +1,4 @@
-"""Another key for the ledger, and what is left to do for it to be used."""
+"""A new key for the ledger, and what remains to be done before it is used."""
 
 import base64
 import os
@@ -35,14 +35,14 @@ def in_the_environment(settings: Any) -> None:
 def test_it_says_that_the_variable_goes_where_the_key_was_in_one(tmp_path: Path) -> None:
     old = signing_key.public_key()
     said = rotated(tmp_path / "next.key")
-    assert f"Set LEDGER_SIGNING_KEY_FILE={tmp_path}/next.key, take LEDGER_SIGNING_KEY away, and" in said
+    assert f"Set LEDGER_SIGNING_KEY_FILE={tmp_path}/next.key, remove LEDGER_SIGNING_KEY, and" in said
     assert said.rstrip().endswith(f"LEDGER_TRUSTED_KEYS: {old.key_id}")
 
 
 def test_it_says_nothing_of_a_variable_where_the_key_was_in_a_file(tmp_path: Path, settings: Any) -> None:
     (tmp_path / "ledger.key").write_text(a_key())
     settings.LEDGER = replace(settings.LEDGER, signing_key="", signing_key_file=tmp_path / "ledger.key")
-    assert "LEDGER_SIGNING_KEY away" not in rotated(tmp_path / "next.key")
+    assert "remove LEDGER_SIGNING_KEY" not in rotated(tmp_path / "next.key")
 
 
 @pytest.mark.usefixtures("in_the_environment")

@@ -69,7 +69,7 @@ def test_a_revoked_token_lets_nobody_in(sam: User, told: str) -> None:
     assert run("revoke_token", given) == f"Revoked tickets ({token.prefix}…) of sam."
     assert auth.authenticate(secret) is None
     assert Event.objects.filter(chain="configuration").last().type == "token.revoked"  # type: ignore[union-attr]
-    with pytest.raises(CommandError, match="revoked before"):
+    with pytest.raises(CommandError, match="already been revoked"):
         run("revoke_token", token.prefix)
 
 
@@ -99,7 +99,7 @@ def test_a_new_token_takes_the_place_of_one_that_still_opens_for_a_while(sam: Us
 def test_nothing_takes_the_place_of_a_token_that_has_ended(sam: User) -> None:
     old = run("create_token", "sam", "--name", "tickets", "--scope", "runs:read")
     auth.revoke_token(ApiToken.objects.get(), actor="system")
-    with pytest.raises(CommandError, match="No tokens that open something"):
+    with pytest.raises(CommandError, match="No tokens that have not been revoked"):
         run("rotate_token", old)
     with pytest.raises(auth.TokenRefused, match="has ended"):
         auth.rotate_token(ApiToken.objects.get(), "system", timedelta(0))

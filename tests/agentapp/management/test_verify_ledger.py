@@ -13,16 +13,16 @@ from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from approvals import append_only, decisions, ledger, signatures, verdicts
+from approvals import accepting, append_only, decisions, ledger, signatures
 from approvals.models import Checkpoint, Decision, Event
 from approvals.proof import checkpoints, keys, signing_key
 from tests.conftest import Clerk, says
 from tests.passkeys import Passkey
-from tests.rows import a_request, a_verdict, decide
+from tests.rows import a_decision, a_request, decide
 
 
 def verify(*arguments: str) -> tuple[int, str]:
-    """The exit code, and what was said."""
+    """The exit status, and the output."""
     out = StringIO()
     try:
         call_command("verify_ledger", *arguments, stdout=out, stderr=out)
@@ -44,7 +44,7 @@ def chains(db: None) -> list[str]:
 
 @pytest.fixture
 def unguarded(db: None) -> Iterator[None]:
-    """A database administrator at work: the guard is lifted, and put back."""
+    """A database administrator at work: the guard is removed, and put back."""
     append_only.remove(connection)
     yield
     append_only.install(connection)
@@ -136,12 +136,12 @@ def test_a_run_without_events_is_not_called_whole(chains: list[str], run: str) -
 
 @pytest.fixture
 def signed(dana: User, marco: User) -> list[Decision]:
-    """Two requests, each approved by a passkey's signature."""
+    """Two requests, each approved with a passkey's signature."""
     made = []
     for user in (dana, marco):
         approval = a_request(assurance_needed="signed")
-        plain = a_verdict(approval, user, assurance="")
-        statement = signatures.statement_of(verdicts.decision_of(approval, plain, None), "n")
+        plain = a_decision(approval, user, assurance="")
+        statement = signatures.statement_of(accepting.decision_of(approval, plain, None), "n")
         taken = decide(approval, replace(plain, assertion=Passkey().assertion(statement)))
         assert isinstance(taken, decisions.Taken)
         made.append(taken.decision)

@@ -1,4 +1,4 @@
-"""Statements that are sent apart from their values."""
+"""Statements sent separately from their values."""
 
 from collections.abc import Iterator
 from copy import deepcopy
@@ -26,7 +26,7 @@ def test_each_place_of_a_value_has_its_number(statement: str, sent: bytes) -> No
 
 @pytest.fixture
 def preparing() -> Iterator[DatabaseWrapper]:
-    """A connection as in a process that prepares statements, to the tests' database."""
+    """A connection to the tests' database, as in a process that prepares statements."""
     told = deepcopy(connection.settings_dict)
     told["OPTIONS"] = {"server_side_binding": True, "prepare_threshold": 2}
     made = DatabaseWrapper(told, alias="preparing")

@@ -16,7 +16,7 @@ from agentapp.telemetry.spans import Span
 
 @dataclass
 class Collected:
-    """The spans that were sent, in their order."""
+    """The spans that were sent, in order."""
 
     exporter: InMemorySpanExporter = field(default_factory=InMemorySpanExporter)
 
@@ -41,7 +41,7 @@ class Collected:
         return found
 
     def tree(self) -> dict[str, list[str]]:
-        """The names of the spans below each, in the order of their beginning."""
+        """The names of the spans below each, in the order they began."""
         by_id = {span.context.span_id: span.name for span in self.spans}
         assert len(by_id) == len(self.spans)
         found: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""What was said is in spans only where the operator wants that, and secrets never are."""
+"""What was said is in spans only if the operator wants that, and secrets never are."""
 
 import json
 

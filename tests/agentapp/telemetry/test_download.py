@@ -1,4 +1,4 @@
-"""The trace of one run as a file: for whoever may see the run, in the JSON of OTLP."""
+"""The trace of one run as a file, for people who may see the run, in OTLP's JSON."""
 
 import asyncio
 import json
@@ -58,7 +58,7 @@ def test_a_program_reads_the_trace_of_a_run(run, token):
 
 def test_it_is_what_a_collector_takes(run, token):
     document = read(ask(run.pk, token))
-    # The names are those of the message; ids are hexadecimal there and base 64 here.
+    # Names are those of the message; ids are hexadecimal there and base64 here.
     for span in spans(document):
         for name in ("traceId", "spanId", "parentSpanId"):
             span.pop(name, None)
@@ -121,7 +121,7 @@ def test_a_server_that_awaits_sends_it_in_pieces_too(sam, token):
         response = await AsyncClient().get(f"/api/v1/runs/{run.pk}/otel", headers={"Authorization": f"Bearer {token}"})
         assert response.is_async
         made = [piece async for piece in response.streaming_content]
-        # The thread that read the rows is this loop's, and ends with it.
+        # The thread that read the rows belongs to this loop, and ends with it.
         await sync_to_async(connections.close_all)()
         return made
 

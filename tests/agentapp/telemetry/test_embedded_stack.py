@@ -1,4 +1,4 @@
-"""The launcher with a collector beside it: one request, from the API to the worker's log, /metrics and a trace."""
+"""The launcher with a collector: one request, from the API to the worker's log, /metrics and a trace."""
 
 import json
 import os
@@ -63,14 +63,14 @@ def manage(folder: Path, *arguments: str) -> str:
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory) -> tuple[Path, str]:
-    """A folder with a database, and the secret of a token."""
+    """A folder with a database, and a token's secret."""
     folder = with_tables(tmp_path_factory.mktemp("telemetry"))
     manage(folder, "sync_tools")
     return folder, manage(folder, "shell", "-c", PREPARE).partition("secret:")[2].split()[0]
 
 
 class Served:
-    """The launcher, what it has written, and asking it."""
+    """The launcher, what it has written, and a way to ask it."""
 
     def __init__(self, process: subprocess.Popen[str], secret: str) -> None:
         self.process, self.secret, self.written = process, secret, []
@@ -86,7 +86,7 @@ class Served:
         try:
             return bool(self.url and self.ask("/healthz/"))
         except OSError:
-            return False  # it names its address before it listens
+            return False  # it prints its address before it listens
 
     @property
     def url(self) -> str:
@@ -138,7 +138,7 @@ def collector() -> Iterator[Receiver]:
 
 
 def spans(receiver: Receiver) -> list[tuple[str, str]]:
-    """Trace and name of what has arrived."""
+    """Trace id and name of everything that arrived."""
     messages = [ExportTraceServiceRequest.FromString(request.body) for request in receiver.received]
     return [
         (span.trace_id.hex(), span.name)

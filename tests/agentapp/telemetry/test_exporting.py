@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 from django.db import connection
@@ -16,7 +15,7 @@ from agentapp.models import TraceProgress
 from agentapp.telemetry import exporting
 from approvals import ledger
 from tests.conftest import call, calls, says
-from tests.processes import ROOT, until
+from tests.processes import PATIENCE_SECONDS, ROOT, until
 from tests.webhook_receiver import Receiver
 
 LOOK = calls(call("l", "look_up", what="kettle"))
@@ -36,11 +35,12 @@ def begun(collector, monkeypatch):
     monkeypatch.setattr(exporting, "FIRST_PAUSE_SECONDS", 0.05)
     process = exporting.begin()
     yield process
+    process.stop(within=PATIENCE_SECONDS)  # it leaves nothing to do among the rows of the next test
     exporting.end(process)
 
 
 def names(receiver) -> list[str]:
-    """The spans that arrived and were answered with what is no error."""
+    """The spans that arrived and were accepted."""
     found = []
     for request in receiver.received:
         message = ExportTraceServiceRequest.FromString(request.body)
@@ -100,13 +100,13 @@ def test_a_run_that_the_collector_refuses_keeps_no_other_from_being_told(clerk, 
     collector.gate.set()
     until(lambda: all(is_told(run) for run in (refused, *others)), "every run to be told")
     said = [record.getMessage() for record in caplog.records if record.name == exporting.__name__]
-    assert said == [f"The collector does not take spans of {refused.pk} (it answered {status}). They are left out."]
+    assert said == [f"The collector refuses spans of {refused.pk} (it answered {status}). They are left out."]
 
 
 def test_what_is_refused_with_content_is_sent_without(clerk, collector, begun, settings, caplog):
     settings.OTEL_CONTENT = True
     collector.answers += [(413, {}, b"too large")]
-    run = clerk.run(says("a very long answer"))  # one step, so that it is in what is sent first
+    run = clerk.run(says("a very long answer"))  # one step, so that it is part of the first message
     until(lambda: is_told(run), "the run to be told")
     assert b"a very long answer" in collector.received[0].body
     assert b"a very long answer" not in collector.received[1].body
@@ -124,7 +124,7 @@ def test_what_is_too_large_to_be_sent_at_all_keeps_no_other_from_being_told(cler
 
 
 def test_a_run_that_alone_does_not_arrive_is_tried_after_the_others(clerk, collector, begun):
-    """Perhaps the collector is away, and perhaps it is this run."""
+    """The collector may be away, or this run may be the problem."""
     bad: list[str] = []
     taken = collector._take
 
@@ -175,18 +175,20 @@ def test_without_a_collector_nobody_listens_and_nothing_is_written(clerk, settin
 
 
 def test_ending_waits_for_what_is_marked_and_not_for_ever(clerk, collector, monkeypatch):
+    monkeypatch.setattr(exporting, "GATHER_SECONDS", 3600.0)
     process = exporting.begin()
     run = clerk.run(LOOK, says("done"))
+    process.stop(within=PATIENCE_SECONDS)
     exporting.end(process)
-    assert is_told(run), "a second of gathering is cut short"
+    assert is_told(run), "gathering is cut short"
     collector.gate = threading.Event()
     process = exporting.begin()
     clerk.run(LOOK, says("done"))
-    begun = time.monotonic()
     process.stop(within=0.2)
+    assert process._thread.is_alive(), "the collector has not answered yet"
     collector.gate.set()
+    process.stop(within=PATIENCE_SECONDS)
     exporting.end(process)
-    assert time.monotonic() - begun < 30
 
 
 def test_exporting_adds_no_statement_to_what_a_worker_does(clerk, collector, monkeypatch):
@@ -205,7 +207,7 @@ def test_exporting_adds_no_statement_to_what_a_worker_does(clerk, collector, mon
 
 
 def test_only_spans_of_ours_leave(clerk, collector, begun):
-    """Libraries that speak OpenTelemetry by themselves quote what they sent and were sent."""
+    """Libraries that use OpenTelemetry on their own quote what they sent and received."""
     with trace.get_tracer("a library").start_as_current_span("a prompt"):
         run = clerk.run(says("done"))
     until(lambda: is_told(run), "the run to be told")

@@ -1,4 +1,4 @@
-"""Every request has an id: in its answer, in its lines of the log, on the page of a failure, on what it leads to."""
+"""Every request has an id: in its answer, its log lines, the page of a failure, and everything it leads to."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""The spans of a run: made of its rows, whoever worked on it and however long it waited."""
+"""The spans of a run: made from its rows, whoever worked on it and however long it waited."""
 
 import json
 import re

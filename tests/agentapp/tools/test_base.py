@@ -52,7 +52,7 @@ def test_an_option_that_there_is_not_is_an_error_at_definition():
 @pytest.mark.parametrize("wrong", [{"timeout": 0}, {"timeout": 86_401}, {"max_attempts": 0}, {"result_max_kb": 2**31}])
 def test_a_number_that_no_row_of_a_tool_can_hold_is_an_error_at_definition(wrong: dict[str, int]):
     [(option, _)] = wrong.items()
-    with pytest.raises(ValueError, match=f"'do' has a {option} that is no whole number between 1 and"):
+    with pytest.raises(ValueError, match=f"'do' has a {option} that is not a whole number between 1 and"):
         tool("do", description="Do.", **wrong)(lambda: None)  # type: ignore[call-overload]
 
 
@@ -110,7 +110,7 @@ def test_a_class_that_cannot_be_run_says_so():
     class Nothing:
         """Does nothing."""
 
-    with pytest.raises(ValueError, match=r"'Nothing' needs a method run, or arun"):
+    with pytest.raises(ValueError, match=r"'Nothing' needs a method run or arun"):
         tool(Nothing)
 
 
@@ -296,9 +296,9 @@ def test_an_args_schema_and_its_function_must_agree():
         """Find."""
         return words
 
-    with pytest.raises(ValueError, match="has 'limit', which it does not take"):
+    with pytest.raises(ValueError, match="has 'limit', which the tool does not take"):
         tool(args_schema=Search)(find)
-    with pytest.raises(ValueError, match="lacks 'where', which it needs"):
+    with pytest.raises(ValueError, match="lacks 'where', which the tool needs"):
         tool(args_schema=Search)(more)
 
 

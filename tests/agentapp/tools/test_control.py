@@ -24,22 +24,25 @@ def test_options_are_kept_under_their_full_names(given, kept):
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"session_mode": "human"}, "session_mode: it is one of auto, manual."),
-        ({"mode": None}, "mode: it is one of auto, manual."),
-        ({"lifespan": "forever"}, "lifespan: it is one of response, session."),
-        ({"transient_guidelines": "be kind"}, "transient_guidelines: it is a list of objects."),
-        ({"transient_guidelines": [{"condition": "x"}]}, "transient_guidelines: each is an object with an action."),
+        ({"session_mode": "human"}, "session_mode: it must be one of auto, manual."),
+        ({"mode": None}, "mode: it must be one of auto, manual."),
+        ({"lifespan": "forever"}, "lifespan: it must be one of response, session."),
+        ({"transient_guidelines": "be kind"}, "transient_guidelines: it must be a list of objects."),
+        (
+            {"transient_guidelines": [{"condition": "x"}]},
+            "transient_guidelines: each must be an object with an action.",
+        ),
         (
             {"transient_guidelines": [{"action": "x", "weight": 1}]},
-            "transient_guidelines: weight is no part of a guideline.",
+            "transient_guidelines: weight is not part of a guideline.",
         ),
         (
             {"transient_guidelines": [{"action": "x", "priority": "1"}]},
-            "transient_guidelines: priority is a whole number.",
+            "transient_guidelines: priority must be a whole number.",
         ),
         (
             {"transient_guidelines": [{"action": "x", "condition": 1}]},
-            "transient_guidelines: condition, criticality, description are texts.",
+            "transient_guidelines: condition, criticality, description must be text.",
         ),
         (
             {"transient_guidelines": [{"action": "x" * 5000}]},
@@ -62,7 +65,7 @@ def test_a_guideline_that_means_nothing_takes_none_of_the_others_along():
     made = checked_control({"transient_guidelines": [{"action": " "}, "nonsense", {"action": "Offer tea"}]})
     assert made == {
         "transient_guidelines": [{"action": "Offer tea"}],
-        "ignored": ["transient_guidelines: each is an object with an action."],
+        "ignored": ["transient_guidelines: each must be an object with an action."],
     }
 
 

@@ -1,4 +1,4 @@
-"""What a server repeats of a credential, however it writes it, is in no row, event or log, and no model is told it."""
+"""If a server repeats a credential, in whatever spelling, no row, event or log has it, and no model is told it."""
 
 import base64
 import html
@@ -34,12 +34,12 @@ PAIR = base64.b64encode(f"ana:{SECRET}".encode()).decode()
 
 
 def rows() -> str:
-    """Whatever the database holds."""
+    """Everything the database holds."""
     return "\n".join(str(list(model._default_manager.values_list())) for model in apps.get_models())
 
 
 def seen_of(secret: str, *texts: str) -> set[str]:
-    """The parts of a secret that stand in these texts, however the characters between them are written."""
+    """The parts of a secret found in these texts, however the characters between them are written."""
     parts = [part for found in re.findall(r"[A-Za-z0-9]{5,}", secret) for part in (found[:8], found[-8:])]
     return {part for part in parts for text in texts if part in text}
 
@@ -58,7 +58,7 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
     "html": html.escape,
     "late": lambda text: "x" * 3_975 + text,
 }
-# What a server says of an error is kept as it wrote it; of a success it is read first.
+# An error's text is kept as the server wrote it; a success is parsed first.
 KINDS = [
     *(f"422-{spelling}" for spelling in SPELLINGS),
     *("200-plain", "200-php", "200-twice", "200-html", "200-late", "401-dotnet", "500-late"),
@@ -71,7 +71,7 @@ SCHEMES: dict[str, dict[str, Any]] = {
 
 
 class _Parrot(BaseHTTPRequestHandler):
-    """Repeats the credential it was shown: with the status, and written in the way, that the path asks for."""
+    """Repeats the credential it was shown, with the status and the spelling that the path asks for."""
 
     def do_POST(self) -> None:
         self._answer(200, {}, json.dumps({"access_token": TOKEN, "expires_in": 3600}), "application/json")

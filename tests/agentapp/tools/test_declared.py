@@ -1,4 +1,4 @@
-"""What a tool says of itself beside its schema is wrong where it is defined, or it counts."""
+"""What a tool declares beyond its schema fails where it is defined if it is wrong; otherwise it counts."""
 
 import dataclasses
 from typing import Any, TypedDict
@@ -43,11 +43,11 @@ def defined(**options: Any) -> Tool:
         ({"overlap": "never"}, "'send' has overlap='never'"),
         ({"response": "all"}, "'send' has response='all'"),
         ({"additional_arguments": "keep"}, "'send' has additional_arguments='keep'"),
-        ({"max_attempts": "3"}, "'send' has a max_attempts that is no whole number between 1 and 32767: '3'"),
-        ({"timeout": True}, "'send' has a timeout that is no whole number between"),
+        ({"max_attempts": "3"}, "'send' has a max_attempts that is not a whole number between 1 and 32767: '3'"),
+        ({"timeout": True}, "'send' has a timeout that is not a whole number between"),
         ({"repeatable": "no"}, "'send' has repeatable='no', which is not true or false"),
         ({"cost": "1.0"}, "'send' has cost='1.0', which is not a number"),
-        ({"owner": 7}, "'send' has owner=7, which is not a text"),
+        ({"owner": 7}, "'send' has owner=7, which is not text"),
         ({"effects": EffectLine("Sent")}, "'send' has effects that are not a tuple of EffectLine"),
         ({"limits": {"letters": "100"}}, "'send' has the limit 'letters': '100'"),
         ({"limits": ("letters",)}, "'send' has limits that are not a mapping"),
@@ -55,7 +55,7 @@ def defined(**options: Any) -> Tool:
         ({"preview": lambda result: []}, "'send' has a function as preview that takes 'result'"),
         ({"preview": lambda: 0, "outcome": lambda r: {}}, "'send' has a function as outcome that takes 'r'"),
         ({"undo": lambda adress: {}, "undone_by": "fetch"}, "'send' has a function as undo that takes 'adress'"),
-        ({"snapshot": lambda address, /: {}}, "'send' has a function as snapshot that takes 'address' by its place"),
+        ({"snapshot": lambda address, /: {}}, "'send' has a function as snapshot that takes 'address' by position"),
         ({"snapshot": "state"}, "'send' has snapshot='state', which is not a function"),
         ({"business_key": "send {adress}"}, "'send' has a wrong template. .* names 'adress', which is not an argument"),
         ({"business_key": "send {snapshot.to}", "snapshot": lambda address: {}}, "names 'snapshot.to', which is not"),
@@ -131,5 +131,5 @@ def test_a_schema_that_takes_whatever_it_is_given_leaves_names_alone() -> None:
 
 def test_a_mark_that_looks_like_an_argument_is_doubted_where_results_may_have_any_field() -> None:
     made = define(secret=("apikey",), pii=("iban",))
-    assert declared.doubts(made) == ["send marks 'apikey', which is not an argument of it; is 'api_key' meant?"]
+    assert declared.doubts(made) == ["send marks 'apikey', which is not one of its arguments; did you mean 'api_key'?"]
     assert declared.doubts(dataclasses.replace(made, secret=("api_key",))) == []

@@ -1,17 +1,22 @@
-"""Connections to MCP servers: shared, lost, opened anew, and held to where they may lead."""
+"""Connections to MCP servers: shared, lost, reopened, and kept to where they may lead."""
 
+import asyncio
 import os
 import signal
 import socket
 import threading
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
+from agentapp import event_loop
 from agentapp.deadline import within
 from agentapp.environment import env, read_commands
 from agentapp.models import Tool, ToolSource
@@ -35,7 +40,7 @@ def is_alive(pid: int) -> bool:
 
 
 def killed_while(peer: Peer, tool: Tool) -> BaseException:
-    """What a call of `slow` ends with whose server is killed once it has begun."""
+    """How a call of `slow` ends if its server is killed once it has begun."""
     ended: list[BaseException] = []
 
     def call() -> None:
@@ -52,7 +57,7 @@ def killed_while(peer: Peer, tool: Tool) -> BaseException:
     return ended[0]
 
 
-# --- Lost and opened anew -----------------------------------------------------------------------
+# --- Lost and reopened --------------------------------------------------------------------------
 
 
 def test_a_write_whose_server_is_killed_is_unknown_and_not_sent_again(peer: Peer) -> None:
@@ -103,6 +108,7 @@ def test_the_first_attempt_to_connect_may_time_out(scripted: Scripted, monkeypat
 
     def hang_once(request: dict[str, Any]) -> Answer | None:
         if not first:
+            monkeypatch.setattr(mcp_connection, "CONNECT_SECONDS", 30.0)  # for the attempts that follow
             first.append(request)
             never.wait(30)
         return 404, {}, b""
@@ -217,7 +223,7 @@ def test_a_server_that_has_said_its_last_and_stays_is_ended_all_the_same(started
 
 
 class Canary:
-    """Listens, and counts who comes."""
+    """Listens, and counts who connects."""
 
     def __init__(self) -> None:
         self._socket = socket.create_server(("127.0.0.1", 0))
@@ -280,7 +286,7 @@ def test_a_credential_that_is_refused_is_said_so_without_it(
     monkeypatch.setenv("CREDENTIAL_SHOP", "s3cret-and-long")
     scripted.source.credentials = {"bearer": "SHOP"}
     scripted.at["initialize"] = lambda request: (401, {}, b"s3cret-and-long is wrong")
-    with pytest.raises(CannotBeAsked, match=r"^The server answered 401: it wants another credential\.$"):
+    with pytest.raises(CannotBeAsked, match=r"^The server answered 401: it requires another credential\.$"):
         mcp_source.listed(scripted.source, 30)
     assert scripted.asked.count("initialize") == 1
 
@@ -340,21 +346,34 @@ def test_a_list_that_is_too_long_on_all_its_pages_together_is_given_up(scripted:
     assert scripted.asked.count("tools/list") == 3
 
 
-def test_a_server_that_hangs_is_given_up_at_the_deadline(scripted: Scripted) -> None:
+@pytest.fixture
+def time_is_up(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Let the deadline of whatever is being waited for be over, however quick or slow this machine is."""
+    ahead = [0.0]
+    monkeypatch.setattr(event_loop, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + ahead[0]))
+
+    def pass_by() -> None:
+        ahead[0] += 3600.0
+
+    return pass_by
+
+
+def test_a_server_that_hangs_is_given_up_at_the_deadline(scripted: Scripted, time_is_up: Any) -> None:
     never, tool = threading.Event(), scripted.tool()
     run(tool, {})
-    scripted.at["tools/call"] = lambda request: never.wait(60) and None
+    scripted.at["tools/call"] = lambda request: time_is_up() or (never.wait(60) and None)
     with pytest.raises(OutcomeUnknown, match="in time"):
-        within(3, run, tool, {}, context(seconds=3))
+        within(60, run, tool, {}, context(seconds=60))
     never.set()
 
 
-def test_a_server_that_has_hung_once_is_asked_over_a_new_connection(scripted: Scripted) -> None:
+def test_a_server_that_has_hung_once_is_asked_over_a_new_connection(scripted: Scripted, time_is_up: Any) -> None:
     never, tool = threading.Event(), scripted.tool()
     run(tool, {})
-    scripted.at["tools/call"] = scripted.at["notifications/cancelled"] = lambda request: never.wait(60) and None
+    scripted.at["tools/call"] = lambda request: time_is_up() or (never.wait(60) and None)
+    scripted.at["notifications/cancelled"] = lambda request: never.wait(60) and None
     with pytest.raises(OutcomeUnknown, match="in time"):
-        within(1, run, tool, {}, context(seconds=1))
+        within(60, run, tool, {}, context(seconds=60))
     until(lambda: "notifications/cancelled" in scripted.asked, "the server to be told")
     scripted.at.clear()
     assert run(tool, {}).data == "done"
@@ -373,20 +392,37 @@ def test_a_server_whose_list_was_not_waited_for_is_asked_over_a_new_connection(s
     never.set()
 
 
-def test_a_started_server_that_hangs_makes_way_for_a_new_one(started: Peer) -> None:
+def test_a_started_server_that_hangs_makes_way_for_a_new_one(
+    started: Peer, time_is_up: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tool, before = started.tool("add", "read"), started.pid
     os.kill(before, signal.SIGSTOP)
-    assert within(1, run, tool, {"a": 1, "b": 2}, context(seconds=1)).reason == Reason.TOOL_TIMEOUT
+    with monkeypatch.context() as patched:
+        begin = mcp_connection.Call.begin
+        patched.setattr(mcp_connection.Call, "begin", lambda call: begin(call) or time_is_up())
+        hung = within(60, run, tool, {"a": 1, "b": 2}, context(seconds=60))
+    assert hung.reason == Reason.TOOL_TIMEOUT
     assert run(tool, {"a": 1, "b": 2}).data == {"sum": 3}
     assert started.pid != before
     until(lambda: not is_alive(before), "the server that hangs to end")
 
 
 def test_a_server_that_does_not_let_go_holds_up_no_end(scripted: Scripted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp_http, "PARTS_WITHIN", 0.1)
-    never = threading.Event()
+    never, limits = threading.Event(), []
+
+    def limit(seconds: float) -> asyncio.Timeout:
+        limits.append((asyncio.get_running_loop(), asyncio.timeout(seconds)))
+        return limits[-1][1]
+
+    def hang(request: dict[str, Any]) -> None:
+        for loop, limited in limits:  # it is over once the server has been told
+            loop.call_soon_threadsafe(limited.reschedule, loop.time())
+        never.wait(60)
+
+    monkeypatch.setattr(mcp_http, "asyncio", SimpleNamespace(**{**vars(asyncio), "timeout": limit}))
+    monkeypatch.setattr(mcp_http, "PARTS_WITHIN", 60.0)
     scripted.greets_with = {"Mcp-Session-Id": "one"}
-    scripted.at["DELETE"] = lambda request: never.wait(60) and None
+    scripted.at["DELETE"] = hang
     run(scripted.tool(), {})
     mcp_client.close_all()
     assert scripted.asked[-1] == "DELETE"
@@ -409,10 +445,12 @@ def test_a_stream_that_ends_at_once_is_not_asked_for_all_the_time(
 
 
 @pytest.mark.parametrize("method", ["initialize", "tools/list"])
-def test_a_write_whose_server_hangs_before_it_is_sent_has_done_nothing(scripted: Scripted, method: str) -> None:
+def test_a_write_whose_server_hangs_before_it_is_sent_has_done_nothing(
+    scripted: Scripted, method: str, time_is_up: Any
+) -> None:
     never = threading.Event()
-    scripted.at[method] = lambda request: never.wait(60) and None
-    result = within(3, run, scripted.tool(), {}, context(seconds=3))
+    scripted.at[method] = lambda request: time_is_up() or (never.wait(60) and None)
+    result = within(60, run, scripted.tool(), {}, context(seconds=60))
     assert (result.status, result.reason) == ("retryable_error", "tool_timeout")
     assert "nothing was done" in result.message
     assert "tools/call" not in scripted.asked

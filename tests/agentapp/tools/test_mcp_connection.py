@@ -1,4 +1,4 @@
-"""One connection to an MCP server: how long its list of tools is believed, and what its server says by itself."""
+"""One connection to an MCP server: how long its list of tools is trusted, and what its server says unasked."""
 
 import json
 from typing import Any
@@ -49,7 +49,7 @@ def test_a_list_is_not_kept_that_its_server_changes_meanwhile(
 
 def test_a_connection_whose_stream_of_changes_ends_makes_way_for_a_new_one(started: Peer) -> None:
     change, before = started.tool("change"), started.pid
-    # Whoever has just connected may not listen yet.
+    # A client that has just connected may not be listening yet.
     until(lambda: run(change, {}) and started.pid != before, "a new connection")
 
 
@@ -58,16 +58,16 @@ def test_a_connection_whose_stream_of_changes_ends_makes_way_for_a_new_one(start
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The sources whose change was told to a worker, also by connections of before."""
+    """The sources whose change a worker was told of, by earlier connections too."""
     found: list[str] = []
     monkeypatch.setattr(nudges, "source_changed", found.append)
-    mcp_client.close_all()  # what is kept may have been told of a change just now
+    mcp_client.close_all()  # kept connections may have been told of a change just now
     return found
 
 
 def test_a_change_of_tools_is_told_to_a_worker(peer: Peer, told: list[str]) -> None:
     change = peer.tool("change")
-    # Whoever has just connected may not listen yet.
+    # A client that has just connected may not be listening yet.
     until(lambda: run(change, {"note": None}) and peer.source.name in told, "the change to be told")
 
 

@@ -1,4 +1,4 @@
-"""MCP servers that others have written: listed, called, killed, started anew."""
+"""MCP servers written by others: listed, called, killed, restarted."""
 
 import os
 import shutil
@@ -36,7 +36,7 @@ def _nothing_is_left() -> Iterator[None]:
 
 
 def start(settings: Any, *words: str) -> ToolSource:
-    """The source of a server that is started for us."""
+    """The source of a server that the product starts."""
     settings.MCP_COMMANDS = {
         "theirs": {"command": list(words), "cwd": "/", "environment": {}, "inherit": ["PATH"], "credentials": {}}
     }
@@ -101,7 +101,7 @@ def test_everything_says_what_is_wrong_with_arguments(everything: ToolSource) ->
 
 @pytest.fixture
 def ends_with(monkeypatch: pytest.MonkeyPatch) -> Callable[..., BaseException]:
-    """What a call of a minute ends with, after something happened to it once it was sent."""
+    """How a call that takes a minute ends if something happens to it once it was sent."""
     called: list[Call] = []
     original = mcp_client.call
 
@@ -133,7 +133,7 @@ def test_everything_is_killed_in_the_middle_and_started_anew(everything: ToolSou
 
 
 def kill_child(word: str) -> None:
-    """Kill the one process that we have started with this word in its command."""
+    """Kill the one process we have started with this word in its command."""
     mine = subprocess.run(
         ["ps", "-ww", "--ppid", str(os.getpid()), "-o", "pid=,args="], capture_output=True, text=True, check=True
     )
@@ -150,7 +150,7 @@ def test_everything_is_told_to_stop(everything: ToolSource, ends_with: Any) -> N
 
 @pytest.fixture
 def everything_served(settings: Any) -> Iterator[tuple[ToolSource, list[Any]]]:
-    """The same over streamable HTTP, and what starts it anew."""
+    """The same over streamable HTTP, and a function that restarts it."""
     settings.OUTBOUND_NETWORKS = [LOOPBACK]
     port, started = free_port(), []
 

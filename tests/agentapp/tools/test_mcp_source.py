@@ -75,7 +75,7 @@ def test_no_names_that_a_server_chooses_lead_to_another_tools_row() -> None:
     wanted = "x" * 100
     [third] = names(wanted, taken=())
     fourth = f"tool_{third.rpartition('_')[2]}"
-    # As of a tool that people know, and have said of that it only reads.
+    # As if people knew the tool, and had declared that it only reads.
     known = {third: third, fourth: fourth}
     assert names(third, fourth, wanted, known=known) == [third, fourth, f"{fourth}_2"]
 
@@ -156,7 +156,7 @@ def test_a_write_that_its_tool_says_failed_may_have_acted_and_a_read_has_not(pee
 
 
 def test_a_call_that_the_server_would_not_take_has_done_nothing(peer: Peer) -> None:
-    with pytest.raises(ToolError, match=r"did not take the call\. There is no such account") as raised:
+    with pytest.raises(ToolError, match=r"did not accept the call\. There is no such account") as raised:
         run(peer.tool("reject"), {})
     assert not raised.value.retryable
 
@@ -189,8 +189,8 @@ def test_lines_that_are_no_message_are_passed_over(started: Peer) -> None:
 @pytest.mark.parametrize(
     ("kind", "told", "words"),
     [
-        ({"resultType": "input_required", "requestState": "s"}, ToolError, "did not take the call"),
-        ({"resultType": "task"}, OutcomeUnknown, "of a kind that nobody reads here"),
+        ({"resultType": "input_required", "requestState": "s"}, ToolError, "did not accept the call"),
+        ({"resultType": "task"}, OutcomeUnknown, "of an unsupported kind"),
     ],
 )
 def test_an_answer_that_looks_like_a_result_is_of_the_kind_that_it_names(
@@ -209,7 +209,7 @@ def test_an_answer_that_looks_like_a_result_is_of_the_kind_that_it_names(
 def test_one_that_asks_for_something_in_between_does_so_in_every_protocol(scripted: Scripted) -> None:
     asks = {"content": [], "resultType": "input_required", "requestState": "s"}
     scripted.at["tools/call"] = lambda request: answered(request, asks)
-    with pytest.raises(ToolError, match=r"did not take the call\. It asks for something in between"):
+    with pytest.raises(ToolError, match=r"did not accept the call\. It asks for more input"):
         run(scripted.tool(), {})
     assert scripted.asked.count("tools/call") == 1
     scripted.at["tools/call"] = lambda request: answered(request, {"content": [], "resultType": "complete"})
@@ -232,7 +232,7 @@ def test_a_server_gets_the_environment_it_is_given_and_no_other(
     )  # fmt: skip
     said = json.loads(run(started.tool("environment"), {}).data)
     assert said["folder"] == str(started.folder)
-    # Python itself may say how it reads text.
+    # Python itself may set how it reads text.
     assert set(said["environment"]) - {"LC_CTYPE"} == {"PATH", "REGION", "MODE", "SHOP_TOKEN"}
     assert said["environment"]["SHOP_TOKEN"] == "[redacted]"
 
@@ -281,7 +281,7 @@ def test_a_server_that_asks_for_something_in_between_is_told_no(peer: Peer) -> N
 
 
 def stopped_while(peer: Peer, effect_class: str) -> BaseException:
-    """What a call ends with that is told to stop once it has begun."""
+    """How a call ends that is told to stop once it has begun."""
     tool, told, ended = peer.tool("slow", effect_class), threading.Event(), []
 
     def call() -> None:

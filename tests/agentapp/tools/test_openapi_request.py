@@ -1,4 +1,4 @@
-"""Arguments are written where the document says and how it says, and none gets out of its place."""
+"""Arguments are written where and how the document says, and none leaves its place."""
 
 import json
 from typing import Any
@@ -127,7 +127,7 @@ def test_a_label_makes_no_way_up(value: str) -> None:
 def test_two_values_together_make_no_way_up() -> None:
     places = {name: place("path", "simple", False, name) for name in ("a", "b")}
     assert request(places, {"a": "main", "b": "next"}, "/compare/{a}...{b}").url == f"{BASE}/compare/main...next"
-    with pytest.raises(InvalidArguments, match="another place"):
+    with pytest.raises(InvalidArguments, match="lead away"):
         request({**places}, {"a": ".x", "b": "y"}, "/.{b}.{a}/..")
 
 

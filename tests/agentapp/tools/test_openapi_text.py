@@ -1,4 +1,4 @@
-"""What a document's text says is JSON, and of a size that was looked at before it was worked with."""
+"""A document's text is JSON, and its size is checked before it is processed."""
 
 import subprocess
 import sys
@@ -52,7 +52,7 @@ def test_what_json_cannot_say_is_refused(value: str) -> None:
 
 
 def test_yaml_that_is_nested_without_end_is_refused() -> None:
-    # In a process of its own: what is tested for ends it.
+    # In a process of its own: a failure would end it.
     asked = "from agentapp.tools.openapi_text import parsed; parsed('a: ' + '[' * 1_000_000)"
     ended = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=False)
     assert "DocumentRefused: The document is nested too deeply." in ended.stderr
@@ -86,7 +86,7 @@ def test_a_reference_cannot_make_a_small_document_a_huge_one(monkeypatch: pytest
     monkeypatch.setattr(openapi, "Allowance", lambda: Allowance(60_000))
     found = read(document(paths, components={"schemas": {"A": {"properties": fields}}}))
     assert [one.path for one in found.operations] == ["/0", "/1"]
-    assert set(found.left_out.values()) == {"The document's schemas are too long together."}
+    assert set(found.left_out.values()) == {"The document's schemas are too long in total."}
 
 
 def test_what_no_model_could_read_is_left_out() -> None:

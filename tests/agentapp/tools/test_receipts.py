@@ -1,4 +1,4 @@
-"""A tool in Python is given what people have decided about its call, signed, and can hand it on."""
+"""A tool in Python receives people's decision about its call, signed, and can pass it on."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""What a call gives back: artifacts, retries, output that does not fit or is too large, and what it cost."""
+"""What a call returns: artifacts, retries, output that does not match or is too large, and what it cost."""
 
 import json
 from decimal import Decimal
@@ -105,7 +105,7 @@ def test_a_pause_longer_than_a_day_is_a_day():
 def test_a_failure_that_is_not_to_be_retried_is_fatal_and_says_so(clerk):
     _, execution = outcome(clerk, call("a", "fail", how="never"))
     assert (execution.result_status, execution.retry_after) == ("fatal_error", None)
-    assert "must not be tried again" in answer(execution).text
+    assert "Do not try it again" in answer(execution).text
 
 
 def test_a_tool_that_raises_anything_leaves_its_siblings_results(clerk):
@@ -188,7 +188,7 @@ def test_a_read_whose_output_does_not_fit_its_schema_has_failed(clerk, offer):
 def test_what_does_not_fit_is_named_as_a_result_and_not_as_arguments(given, said):
     schema = SIZE | {"additionalProperties": False}
     message = results.checked(ToolResult(data=given), schema, acted=False).message
-    assert message == f"The result does not fit what the tool says it returns: {said}"
+    assert message == f"The result does not fit the tool's output schema: {said}"
 
 
 def test_output_that_fits_its_schema_is_ok(clerk, offer):

@@ -1,4 +1,4 @@
-"""Arguments are made up from a schema: the author's examples first, then what fits."""
+"""Arguments invented from a schema: the author's examples first, then anything valid."""
 
 from typing import Any
 

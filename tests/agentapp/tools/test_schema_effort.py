@@ -1,4 +1,4 @@
-"""What checking a value would take, told before it is done: schemas come from servers of others."""
+"""The effort of checking a value, computed before it is done: schemas come from other people's servers."""
 
 import json
 from typing import Any
@@ -11,7 +11,7 @@ from agentapp.tools import schema, schema_effort, schema_graph
 from agentapp.tools.schema_graph import Place
 
 ITSELF = {"$ref": "#/$defs/n"}
-# The second way is taken where the first has failed, at each level anew.
+# The second alternative is tried if the first has failed, again at each level.
 DOUBLED = {
     "type": "object",
     "properties": {"a": ITSELF},
@@ -44,7 +44,7 @@ def too_much(found: dict[str, Any], value: Any) -> bool:
 
 
 def chain(length: int, last: dict[str, Any], times: int = 1) -> dict[str, Any]:
-    """Schemas that each name the next one so many times for the same value."""
+    """Schemas that each name the next one this many times for the same value."""
     defs = {f"n{n}": {"allOf": [{"$ref": f"#/$defs/n{n + 1}"}] * times} for n in range(length)}
     return {"$ref": "#/$defs/n0", "$defs": {**defs, f"n{length}": last}}
 
@@ -53,7 +53,7 @@ def chain(length: int, last: dict[str, Any], times: int = 1) -> dict[str, Any]:
     ("depth", "refused"), [(1, False), (5, False), (20, False), (25, True), (60, True), (500, True)]
 )
 def test_alternatives_that_contain_themselves_are_followed_some_levels_deep(depth: int, refused: bool) -> None:
-    (problem,) = schema.problems_of(DOUBLED, {"a": nested(depth)})  # a number is no list
+    (problem,) = schema.problems_of(DOUBLED, {"a": nested(depth)})  # a number is not a list
     assert problem.sentence.startswith("The arguments are nested too deeply") == refused
 
 
@@ -134,7 +134,7 @@ def test_ordinary_values_fit(found: dict[str, Any], value: Any) -> None:
         ANY_JSON,
         {"type": "object", "properties": {"a": True}},
         {"$ref": "#/$defs/n", "$defs": {"n": {"properties": {"a": ITSELF}}}},
-        # A part is looked at by one of these, whatever it is called.
+        # One of these looks at each part, whatever its name.
         {"properties": {"a": ITSELF, "b": ITSELF}, "$defs": {"n": {"properties": {"a": ITSELF, "b": ITSELF}}}},
         {"anyOf": [{"properties": {f"p{n}": {"type": "string"}}} for n in range(60)]},
         {"$ref": "#/$defs/missing"},
@@ -157,7 +157,7 @@ def test_schemas_that_double_without_containing_themselves_count() -> None:
 
 
 def test_loops_that_lead_to_loops_count() -> None:
-    """Each goes on by itself, and to the next one: as many ways as there are to choose when."""
+    """Each leads to itself and to the next one: there are as many ways as choices of when to move on."""
     defs = {f"n{n}": {"items": {"$ref": f"#/$defs/n{n}"}, "contains": {"$ref": f"#/$defs/n{n + 1}"}} for n in range(40)}
     assert too_much({"$ref": "#/$defs/n0", "$defs": {**defs, "n40": True}}, nested(60))
 
@@ -209,7 +209,7 @@ VALUES = st.recursive(
 
 
 def looked(places: list[Place], at: int, value: Any) -> int:
-    """The looks at a value, one after the other."""
+    """Count the looks at a value, one after the other."""
     place = places[at]
     found = place.weight + sum(looked(places, inner, value) for inner in place.beside)
     parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()

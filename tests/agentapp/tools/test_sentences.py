@@ -1,4 +1,4 @@
-"""What people read about a call, whatever the call is given."""
+"""What people read about a call, whatever its arguments."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -51,7 +51,7 @@ def test_no_amount_is_longer_than_a_value_of_a_sentence(amount: str) -> None:
     ("schema", "beside", "shown"),
     [
         ({"properties": {"amount": {"type": "number", "x-currency": "EUR"}}}, {}, "€12.50"),
-        # What the call says of itself does not change what the argument is.
+        # A field of the call does not change what the argument is.
         ({"properties": {"amount": {"type": "number", "x-currency": "EUR"}}}, {"currency": "USD"}, "€12.50"),
         ({"properties": {"amount": {"type": "number"}}}, {"currency": "GBP"}, "£12.50"),
         ({}, {}, "$12.50"),

@@ -1,4 +1,4 @@
-"""Every event that an endpoint wants becomes one delivery, whatever commits when."""
+"""Every event that an endpoint wants becomes one delivery, in whatever order transactions commit."""
 
 import threading
 from datetime import timedelta
@@ -100,8 +100,8 @@ def test_two_workers_that_collect_together_make_one_delivery(transactional_db, e
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
 def test_an_event_that_commits_late_is_told_though_later_ones_were_first(endpoint, monkeypatch):
-    """Two chains: the event of the one is timed first and commits last."""
-    # Clocks are one here, so that only what the database says about open transactions is left to hold the place.
+    """Two chains: one chain's event has the earlier time and commits last."""
+    # Clocks agree here, so only the database's view of open transactions is left to hold the place.
     monkeypatch.setattr(collecting, "CLOCKS_DIFFER", timedelta(0))
     written, commit = threading.Event(), threading.Event()
 

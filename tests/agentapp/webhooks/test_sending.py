@@ -1,4 +1,4 @@
-"""A message arrives at least once and signed, or its row says why not; and nothing inside is reached by it."""
+"""A message arrives at least once and signed, or its row says why not; and it reaches nothing internal."""
 
 import base64
 import hmac
@@ -48,7 +48,7 @@ def send() -> int:
 
 
 def age(**by: float) -> None:
-    """Let time pass for what waits."""
+    """Let time pass for waiting messages."""
     WebhookDelivery.objects.filter(next_at__isnull=False).update(next_at=F("next_at") - timedelta(**by))
 
 
@@ -62,7 +62,7 @@ def test_a_message_arrives_signed_as_the_page_for_receivers_says(endpoint, recei
     assert not is_genuine(SECRET, got.headers, got.body + b" ")
     old = got.headers | {"webhook-timestamp": str(int(time.time()) - 301)}
     assert not is_genuine(SECRET, old, got.body)
-    # Even one who signs it anew cannot make an old message young.
+    # Even signing it again cannot make an old message young.
     assert not is_genuine(SECRET, old | signed_again(old, got.body), got.body)
     said = json.loads(got.body)
     assert (got.headers["webhook-id"], said["type"]) == (str(event.pk), "breaker.opened")
@@ -115,9 +115,9 @@ def test_while_a_secret_is_replaced_both_can_check(endpoint, receiver, is_genuin
     ("value", "why"),
     [
         (None, "CREDENTIAL_DESK is not set"),
-        ("secret of our shop", "no secret for webhooks"),
-        ("whsec_c2hvcnQ=", "no secret for webhooks"),
-        ("whsec_!!!", "no secret for webhooks"),
+        ("secret of our shop", "not a webhook secret"),
+        ("whsec_c2hvcnQ=", "not a webhook secret"),
+        ("whsec_!!!", "not a webhook secret"),
     ],
 )
 def test_without_a_good_secret_nothing_is_sent_and_the_row_says_why(endpoint, receiver, monkeypatch, value, why):

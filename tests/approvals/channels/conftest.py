@@ -1,4 +1,4 @@
-"""A chat service on loopback, whose address is a secret."""
+"""A chat service on loopback. Its address is a secret."""
 
 from collections.abc import Iterator
 

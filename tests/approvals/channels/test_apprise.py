@@ -38,12 +38,12 @@ def test_a_service_that_does_not_take_it_is_tried_again_and_its_address_is_nowhe
     service.answers = [(500, {}, b"hunter3 was refused")]
     assert notify.send(notification.pk) is False
     notification.refresh_from_db()
-    assert (notification.state, notification.error) == ("queued", "The service did not take it.")
+    assert (notification.state, notification.error) == ("queued", "The service did not accept the message.")
     assert "hunter3" not in caplog.text
 
 
 @pytest.mark.parametrize(
-    ("address", "why"), [(None, "CREDENTIAL_CHAT is not set"), ("nosuch://hunter3", "no address of a service")]
+    ("address", "why"), [(None, "CREDENTIAL_CHAT is not set"), ("nosuch://hunter3", "no address that Apprise knows")]
 )
 def test_without_an_address_nothing_is_sent_and_the_row_says_why(
     service: Receiver, notification: Notification, monkeypatch: pytest.MonkeyPatch, address: str | None, why: str

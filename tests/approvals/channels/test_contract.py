@@ -1,4 +1,4 @@
-"""What every channel keeps to, whatever its kind."""
+"""What every channel guarantees, whatever its kind."""
 
 import re
 from typing import Any
@@ -29,7 +29,7 @@ SECRETS = ["4111-1111", "Grace Hopper", "hunter2"]
 
 
 def make_notification(channel: Channel, **card: Any) -> Notification:
-    """A queued notification about a call whose every shown text carries something private."""
+    """A queued notification about a call whose every shown text contains something private."""
     private = " ".join(SECRETS)
     values = {
         "run_id": uuid7(),

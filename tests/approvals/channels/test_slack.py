@@ -1,4 +1,4 @@
-"""Slack over real connections: what is posted and changed, and what each of its answers comes to."""
+"""Slack over real connections: what is posted and changed, and the effect of each of its answers."""
 
 import json
 from typing import Any
@@ -16,7 +16,7 @@ from tests.slack_api import TOKEN, Slack
 pytestmark = pytest.mark.django_db
 
 CONFIG = {"credential": "SLACK", "channel": "C0123456789"}
-# What would call people, lead elsewhere or draw, if it were read as markup.
+# Read as markup, this would call people, link elsewhere or draw.
 MARKUP = "<!channel> <https://evil.example|pay> *bold* ~gone~ _it_ `x` & co :fire:"
 
 
@@ -53,7 +53,7 @@ def test_nothing_from_outside_is_read_as_markup(slack: Slack, settings: Any) -> 
 
     [(_, said)] = slack.asked
     pieces = [piece for section in said["blocks"][0]["elements"] for piece in section["elements"]]
-    # Pieces of this type are taken to the letter: a mention, a link or a style would be another one.
+    # Elements of this type are taken literally: a mention, a link or a style would have another type.
     assert {piece["type"] for piece in pieces} == {"text"}
     assert MARKUP in pieces[0]["text"]
     assert said["text"].startswith("[&lt;!channel&gt; &lt;https://evil.example|pay&gt;")
@@ -81,14 +81,14 @@ def test_a_message_is_changed_where_it_stands(slack: Slack, notification: Notifi
         ((200, {}, {"ok": False, "error": "invalid_auth"}), "Slack does not know this token.", True),
         ((200, {}, {"ok": False, "error": "channel_not_found"}), "no such channel or person", True),
         ((200, {}, {"ok": False, "error": "not_in_channel"}), "Invite it there", True),
-        ((200, {}, {"ok": False, "error": "internal_error"}), "did not take it (internal_error)", False),
-        ((200, {}, {"ok": False, "error": "<b>hunter2</b>"}), "did not take it (no reason)", False),
-        ((200, {}, {"ok": False, "error": "ratelimited"}), "wants fewer messages", False),
+        ((200, {}, {"ok": False, "error": "internal_error"}), "did not accept the message (internal_error)", False),
+        ((200, {}, {"ok": False, "error": "<b>hunter2</b>"}), "did not accept the message (no reason)", False),
+        ((200, {}, {"ok": False, "error": "ratelimited"}), "asks for fewer messages", False),
         ((429, {"Retry-After": "30"}, b""), "none for 30 s", False),
-        ((429, {"Retry-After": "a while"}, b""), "wants fewer messages.", False),
+        ((429, {"Retry-After": "a while"}, b""), "asks for fewer messages.", False),
         ((500, {}, b"<html>"), "Slack answered 500", False),
-        ((200, {}, b"not json"), "not as its API does", False),
-        ((200, {}, b"[]"), "not as its API does", False),
+        ((200, {}, b"not json"), "which its API never does", False),
+        ((200, {}, b"[]"), "which its API never does", False),
         ((302, {"Location": "http://127.0.0.1:9/"}, b"{}"), "Slack answered 302", False),
         ((200, {}, b" " * 70_000), "more than 65536 bytes", False),
     ],
@@ -131,7 +131,7 @@ def test_a_slack_that_is_not_there_is_tried_again_and_the_token_is_nowhere(
     assert notify.send(notification.pk) is False
 
     notification.refresh_from_db()
-    assert (notification.state, notification.error) == ("queued", "Slack could not be asked (ConnectError).")
+    assert (notification.state, notification.error) == ("queued", "Slack could not be reached (ConnectError).")
     assert TOKEN not in caplog.text
 
 
@@ -151,14 +151,14 @@ def test_a_config_that_leads_nowhere_is_refused(config: Any, personal: bool) -> 
 
 @pytest.mark.parametrize("kind", ["email", "memory"])
 def test_only_what_can_name_a_person_is_for_single_people(kind: str) -> None:
-    with pytest.raises(ValidationError, match="cannot be for single people"):
+    with pytest.raises(ValidationError, match="cannot be for individual people"):
         channels.make(kind, {"to": ["a@b.example"]} if kind == "email" else {}, personal=True)
 
 
 def test_a_message_that_somebody_took_away_is_nobody_s_fault(slack: Slack, notification: Notification) -> None:
     channel = channels.open_channel(notification.channel)  # type: ignore[arg-type]
 
-    with pytest.raises(ChannelError, match="Not sent: the message is not there any more") as error:
+    with pytest.raises(ChannelError, match="Not sent: the message no longer exists") as error:
         channel.edit(sending.message_of(notification), "C0123456789:1.5")
 
     assert error.value.permanent

@@ -1,27 +1,27 @@
-"""Who approves shows who they are, as the request asks it: at the verdict, signed or not."""
+"""Approvers show who they are, as the request demands: with the decision, signed or not."""
 
 import itertools
 
 import pytest
 from django.db import IntegrityError, transaction
 
-from approvals import decisions, ledger, signatures, standing, step_up, verdicts
+from approvals import accepting, decisions, ledger, signatures, standing, step_up
 from approvals.models import Approval, Decision, Event
 from approvals.policy import Ruling
 from tests.passkeys import PRESENT, Passkey
-from tests.rows import a_request, a_verdict, decide, read, take, undo
+from tests.rows import a_decision, a_request, decide, read, take, undo
 
 pytestmark = pytest.mark.django_db
 CHEAPER = {"order": "1001", "amount": 200}
 
 
 def signed(approval, user, passkey, type="approve", nonce="n-1", **changes):
-    """What this person answers, signed with this passkey as the page lets them sign it."""
+    """This person's answer, signed with this passkey as the page has them sign it."""
     how = {name: changes.pop(name) for name in ("origin", "flags") if name in changes}
-    verdict = a_verdict(approval, user, type, **{"assurance": "", **changes})
-    statement = signatures.statement_of(verdicts.decision_of(approval, verdict, None), nonce)
-    return a_verdict(
-        approval, user, type, **{"assurance": "", **changes, "id": verdict.id},
+    incoming = a_decision(approval, user, type, **{"assurance": "", **changes})
+    statement = signatures.statement_of(accepting.decision_of(approval, incoming, None), nonce)
+    return a_decision(
+        approval, user, type, **{"assurance": "", **changes, "id": incoming.id},
         assertion=passkey.assertion(statement, **how),
     )  # fmt: skip
 
@@ -30,7 +30,7 @@ def answered(approval, user, shown, type):
     changes = {"arguments": CHEAPER} if type == "edit" else {}
     if shown == "signed":
         return signed(approval, user, Passkey(), type, **changes)
-    return a_verdict(approval, user, type, assurance=shown, **changes)
+    return a_decision(approval, user, type, assurance=shown, **changes)
 
 
 @pytest.mark.parametrize("type", ["approve", "edit", "reject", "respond"])
@@ -99,21 +99,21 @@ def test_an_edit_is_signed_over_what_it_makes_of_the_call(dana):
 def test_a_signature_of_the_call_as_it_was_does_not_approve_another_edit(dana):
     approval = a_request(assurance_needed="signed")
     plain = signed(approval, dana, Passkey())
-    edited = a_verdict(approval, dana, "edit", arguments=CHEAPER, assurance="", id=plain.id, assertion=plain.assertion)
+    edited = a_decision(approval, dana, "edit", arguments=CHEAPER, assurance="", id=plain.id, assertion=plain.assertion)
     assert decide(approval, edited).code == "signature"
     assert not Decision.objects.exists()
 
 
 def other(approval, dana, marco):
-    """Verdicts that are not quite what was signed, by what differs."""
+    """Decisions that differ slightly from what was signed, keyed by the difference."""
     passkey = Passkey()
-    verdict = signed(approval, dana, passkey)
-    changed = {"assurance": "", "assertion": verdict.assertion}
+    incoming = signed(approval, dana, passkey)
+    changed = {"assurance": "", "assertion": incoming.assertion}
     another = a_request(assurance_needed="signed")
     return {
-        "decision": (approval, a_verdict(approval, dana, **changed)),
-        "person": (approval, a_verdict(approval, marco, id=verdict.id, **changed)),
-        "request": (another, a_verdict(another, dana, id=verdict.id, **changed)),
+        "decision": (approval, a_decision(approval, dana, **changed)),
+        "person": (approval, a_decision(approval, marco, id=incoming.id, **changed)),
+        "request": (another, a_decision(another, dana, id=incoming.id, **changed)),
         "key": (approval, signed_by_another_key(approval, dana, passkey)),
         "recognised": (approval, signed(approval, dana, passkey, flags=PRESENT)),
         "origin": (approval, signed(approval, dana, passkey, origin="https://evil.example")),
@@ -121,26 +121,26 @@ def other(approval, dana, marco):
 
 
 def signed_by_another_key(approval, dana, passkey):
-    verdict, honest = signed(approval, dana, Passkey()), passkey.assertion
-    assertion = verdict.assertion
-    statement = signatures.statement_of(verdicts.decision_of(approval, verdict, None), "n-1")
+    incoming, honest = signed(approval, dana, Passkey()), passkey.assertion
+    assertion = incoming.assertion
+    statement = signatures.statement_of(accepting.decision_of(approval, incoming, None), "n-1")
     forged = type(assertion)(**{**vars(assertion), "public_key": honest(statement).public_key})
-    return a_verdict(approval, dana, id=verdict.id, assurance="", assertion=forged)
+    return a_decision(approval, dana, id=incoming.id, assurance="", assertion=forged)
 
 
 @pytest.mark.parametrize("what", ["decision", "person", "request", "key", "recognised", "origin"])
 def test_a_signature_is_of_one_decision_by_one_person_on_this_site(dana, marco, what):
     approval = a_request(assurance_needed="signed")
-    about, verdict = other(approval, dana, marco)[what]
-    assert decide(about, verdict).code == "signature"
+    about, incoming = other(approval, dana, marco)[what]
+    assert decide(about, incoming).code == "signature"
     assert not Decision.objects.exists()
 
 
 def test_a_request_that_changed_meanwhile_is_told_as_changed_whatever_was_signed(dana, marco):
     approval = a_request(assurance_needed="signed", approvals_needed=2)
-    verdict = signed(approval, dana, Passkey())
+    incoming = signed(approval, dana, Passkey())
     assert isinstance(decide(approval, signed(approval, marco, Passkey())), decisions.Taken)
-    assert decide(approval, verdict).code == "changed"
+    assert decide(approval, incoming).code == "changed"
     assert Decision.objects.count() == 1
 
 
@@ -148,7 +148,7 @@ def test_each_of_two_approvers_signs_and_an_undone_signature_counts_no_more(dana
     approval = a_request(assurance_needed="signed", approvals_needed=2, hold_seconds=30)
     decide(approval, signed(approval, dana, Passkey()))
     now = read(approval)
-    assert decide(now, a_verdict(now, marco, assurance="passkey")).code == "signature"
+    assert decide(now, a_decision(now, marco, assurance="passkey")).code == "signature"
     decide(now, signed(now, marco, Passkey()))
     assert read(approval).state == Approval.State.APPROVED
     undo(approval, marco)
@@ -170,11 +170,11 @@ def test_a_signed_change_by_which_a_rejection_comes_to_count_is_one_the_ledger_k
 
 def test_the_same_answer_again_is_harmless_and_taken_back_it_does_not_come_back(dana):
     approval = a_request(assurance_needed="signed", hold_seconds=30)
-    verdict = signed(approval, dana, Passkey())
-    decide(approval, verdict)
-    assert decide(approval, verdict).repeated
+    incoming = signed(approval, dana, Passkey())
+    decide(approval, incoming)
+    assert decide(approval, incoming).repeated
     undo(approval, dana)
-    decide(approval, verdict)
+    decide(approval, incoming)
     assert read(approval).state == Approval.State.PENDING
     assert Decision.objects.count() == 1
 
@@ -238,8 +238,8 @@ def test_what_was_changed_by_hand_is_found(dana, changes, problem):
 
 def test_a_signature_of_another_key_is_found_even_where_it_verifies(dana):
     approval = a_request(assurance_needed="signed")
-    verdict = signed(approval, dana, Passkey())
-    decide(approval, verdict)
+    incoming = signed(approval, dana, Passkey())
+    decide(approval, incoming)
     kept = Decision.objects.get()
     statement = signatures.statement_of(kept, "n-1")
     Decision.objects.update(signature=Passkey().assertion(statement).as_json(statement))

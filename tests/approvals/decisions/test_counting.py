@@ -1,4 +1,4 @@
-"""Who counts: two people, edits by one of them, and decisions taken back."""
+"""Who counts: two people, edits by one of them, and undone decisions."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from approvals import decisions, ledger, standing
 from approvals.models import Approval
 from approvals.standing import Refusal
 from tests.conftest import make_user
-from tests.rows import ARGUMENTS, a_moment_ago, a_request, a_verdict, consume, decide, read, take, undo
+from tests.rows import ARGUMENTS, a_decision, a_moment_ago, a_request, consume, decide, read, take, undo
 
 pytestmark = pytest.mark.django_db
 
@@ -17,7 +17,7 @@ CHEAPEST = {"order": "1001", "amount": 1}
 
 @pytest.fixture
 def nora(roles):
-    """The third pair of eyes."""
+    """The third approver."""
     return make_user("Nora Third", "approver")
 
 
@@ -42,14 +42,14 @@ def test_two_approvals_of_two_people_approve(dana, marco):
 
 def test_one_person_cannot_be_both(dana):
     approval = take(a_request(approvals_needed=2), dana)
-    assert code(decide(approval, a_verdict(approval, dana))) == "decided_by_you"
-    assert code(decide(approval, a_verdict(approval, dana, "edit", arguments=CHEAPER))) == "decided_by_you"
+    assert code(decide(approval, a_decision(approval, dana))) == "decided_by_you"
+    assert code(decide(approval, a_decision(approval, dana, "edit", arguments=CHEAPER))) == "decided_by_you"
     assert read(approval).state == State.PENDING
 
 
 def test_whoever_looked_before_the_first_approval_looks_again(dana, marco):
     approval = a_request(approvals_needed=2)
-    seen_by_marco = a_verdict(approval, marco)
+    seen_by_marco = a_decision(approval, marco)
     take(approval, dana)
     assert code(decide(approval, seen_by_marco)) == "changed"
 
@@ -110,7 +110,7 @@ def test_an_edit_of_an_edit_counts_alone(dana, marco, nora):
 def test_at_high_risk_the_editor_is_not_the_only_approver(dana, marco, risk):
     approval = take(a_request(risk=risk), dana, "edit", arguments=CHEAPER)
     assert approval.state == State.PENDING
-    assert code(decide(approval, a_verdict(approval, dana))) == "decided_by_you"
+    assert code(decide(approval, a_decision(approval, dana))) == "decided_by_you"
     approval = take(approval, marco)
     assert (approval.state, approval.final_arguments_text) == (State.APPROVED, '{"amount":200,"order":"1001"}')
 
@@ -118,9 +118,9 @@ def test_at_high_risk_the_editor_is_not_the_only_approver(dana, marco, risk):
 def test_at_high_risk_whoever_changed_it_before_does_not_approve_what_others_made_of_it(dana, marco, nora):
     approval = take(a_request(risk="high"), dana, "edit", arguments=CHEAPER)
     approval = take(approval, marco, "edit", arguments=CHEAPEST)
-    refused = decide(approval, a_verdict(approval, dana))
+    refused = decide(approval, a_decision(approval, dana))
     assert code(refused) == "editor"
-    assert refused.message == "You changed these arguments, so somebody else approves them."
+    assert refused.message == "You changed these arguments, so somebody else must approve them."
     assert read(approval).state == State.PENDING
     assert take(read(approval), nora).state == State.APPROVED
 
@@ -149,7 +149,7 @@ def test_rejecting_an_edited_call_rejects_the_call(dana, marco):
     assert take(approval, marco, "reject").state == State.REJECTED
 
 
-# --- Taken back --------------------------------------------------------------------------------
+# --- Undone ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("type", ["approve", "edit", "reject", "respond"])
@@ -211,12 +211,12 @@ def test_the_first_of_two_can_take_an_approval_back_before_the_second_gives_thei
 def test_either_of_two_can_take_an_approval_back_and_the_other_stands(dana, marco):
     approval = take(take(a_request(approvals_needed=2, hold_seconds=30), dana), marco)
     assert isinstance(undo(approval, dana), Approval)
-    assert code(decide(approval, a_verdict(read(approval), marco))) == "decided_by_you"
+    assert code(decide(approval, a_decision(read(approval), marco))) == "decided_by_you"
     assert take(approval, dana).state == State.APPROVED
 
 
 def test_undoing_an_edit_voids_the_approvals_of_the_edited_call(dana, marco):
-    """Otherwise whoever approved the edit could neither decide again nor take it back."""
+    """Otherwise the person who approved the edit could neither decide again nor undo that."""
     approval = take(a_request(risk="high", hold_seconds=30), dana, "edit", arguments=CHEAPER)
     approval = take(approval, marco)
     assert approval.state == State.APPROVED

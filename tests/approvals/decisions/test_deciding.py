@@ -20,9 +20,9 @@ from tests.conftest import make_user
 from tests.rows import (
     ARGUMENTS,
     a_card,
+    a_decision,
     a_moment_ago,
     a_request,
-    a_verdict,
     decide,
     events,
     in_state,
@@ -37,10 +37,10 @@ CHEAPER = {"order": "1001", "amount": 200}
 CLOSED = [State.APPROVED, State.REJECTED, State.RESPONDED, State.EXPIRED, State.WITHDRAWN, State.SUPERSEDED, State.USED]
 
 
-def refused(approval: Approval, verdict: decisions.Verdict) -> str:
-    """The code of the refusal, after making sure that nothing was changed by it."""
+def refused(approval: Approval, incoming: decisions.Incoming) -> str:
+    """The refusal's code, after checking that it changed nothing."""
     before = (Approval.objects.filter(pk=approval.pk).values().get(), list(Decision.objects.values()), told(approval))
-    answer = decide(approval, verdict)
+    answer = decide(approval, incoming)
     assert isinstance(answer, Refusal), answer
     after = (Approval.objects.filter(pk=approval.pk).values().get(), list(Decision.objects.values()), told(approval))
     assert before == after
@@ -107,26 +107,26 @@ def test_a_closed_request_takes_no_decision(dana, marco, state, type):
     approval = in_state(state, dana)
     changes = {"arguments": CHEAPER} if type == "edit" else {}
     said_of_it = {"expired": "expired", "superseded": "superseded"}
-    assert refused(approval, a_verdict(approval, marco, type, **changes)) == said_of_it.get(state, "already_decided")
+    assert refused(approval, a_decision(approval, marco, type, **changes)) == said_of_it.get(state, "already_decided")
 
 
 @pytest.mark.parametrize("state", [State.APPROVED, State.REJECTED, State.RESPONDED, State.USED])
 def test_who_has_decided_it_is_told_that_they_did_themself(dana, state):
     approval = in_state(state, dana)
-    assert refused(approval, a_verdict(approval, dana)) == "decided_by_you"
+    assert refused(approval, a_decision(approval, dana)) == "decided_by_you"
 
 
 @pytest.mark.parametrize("type", DecisionType.values)
 def test_a_request_whose_time_is_up_takes_no_decision_even_before_it_is_closed(dana, type):
     approval = a_moment_ago(a_request(), "expires_at")
-    assert refused(approval, a_verdict(approval, dana, type, arguments=CHEAPER)) == "expired"
+    assert refused(approval, a_decision(approval, dana, type, arguments=CHEAPER)) == "expired"
 
 
 def test_a_request_that_is_not_there_takes_no_decision(dana):
     approval = a_request()
-    verdict = a_verdict(approval, dana)
+    incoming = a_decision(approval, dana)
     approval.pk = uuid.uuid4()
-    answer = decide(approval, verdict)
+    answer = decide(approval, incoming)
     assert isinstance(answer, Refusal)
     assert answer.code == "not_found"
 
@@ -145,7 +145,7 @@ def test_a_request_that_is_not_there_takes_no_decision(dana):
 )
 def test_the_second_to_decide_is_told_who_was_first_and_what_they_did(dana, marco, state, sentence):
     approval = in_state(state, dana)
-    answer = decide(approval, a_verdict(approval, marco))
+    answer = decide(approval, a_decision(approval, marco))
     assert isinstance(answer, Refusal)
     assert answer.message == sentence
 
@@ -154,7 +154,7 @@ def test_the_second_to_decide_is_told_of_changes_and_of_people_without_a_name(da
     dana.first_name = dana.last_name = ""
     dana.save()
     approval = take(a_request(), dana, "edit", arguments=CHEAPER)
-    answer = decide(approval, a_verdict(approval, marco))
+    answer = decide(approval, a_decision(approval, marco))
     assert isinstance(answer, Refusal)
     assert answer.message == "dana already approved it with changes. Your decision was not recorded."
 
@@ -165,26 +165,26 @@ def test_the_second_to_decide_is_told_of_changes_and_of_people_without_a_name(da
 @pytest.mark.parametrize("version", [0, 2, -1])
 def test_a_decision_about_another_version_is_refused(dana, version):
     approval = a_request()
-    assert refused(approval, a_verdict(approval, dana, version=version)) == "changed"
+    assert refused(approval, a_decision(approval, dana, version=version)) == "changed"
 
 
 @pytest.mark.parametrize("digest", ["", "0" * 64, sha256("something else")])
 def test_a_decision_about_another_call_is_refused(dana, digest):
     approval = a_request()
-    assert refused(approval, a_verdict(approval, dana, action_digest=digest)) == "action_changed"
+    assert refused(approval, a_decision(approval, dana, action_digest=digest)) == "action_changed"
 
 
 def test_after_an_edit_the_digest_of_the_proposal_is_no_longer_good(dana, marco):
     approval = take(a_request(risk="high"), dana, "edit", arguments=CHEAPER)
     assert approval.state == State.PENDING
-    assert refused(approval, a_verdict(approval, marco, action_digest=approval.action_digest)) == "action_changed"
+    assert refused(approval, a_decision(approval, marco, action_digest=approval.action_digest)) == "action_changed"
 
 
 def test_a_decision_sent_again_gives_the_same_answer_and_changes_nothing(dana):
     approval = a_request()
-    verdict = a_verdict(approval, dana)
-    first = decide(approval, verdict)
-    second = decide(approval, verdict)
+    incoming = a_decision(approval, dana)
+    first = decide(approval, incoming)
+    second = decide(approval, incoming)
     assert isinstance(first, Taken)
     assert isinstance(second, Taken)
     assert (second.repeated, second.decision.pk, second.approval.state) == (True, first.decision.pk, "approved")
@@ -195,36 +195,36 @@ def test_a_decision_sent_again_gives_the_same_answer_and_changes_nothing(dana):
 @pytest.mark.parametrize("arguments", [ARGUMENTS, CHEAPER])
 def test_an_edit_sent_again_gives_the_same_answer(dana, arguments):
     approval = a_request()
-    verdict = a_verdict(approval, dana, "edit", arguments=arguments)
-    assert isinstance(decide(approval, verdict), Taken)
-    again = decide(approval, verdict)
+    incoming = a_decision(approval, dana, "edit", arguments=arguments)
+    assert isinstance(decide(approval, incoming), Taken)
+    again = decide(approval, incoming)
     assert isinstance(again, Taken)
     assert again.repeated
 
 
 def test_a_decision_id_is_good_for_one_person_one_request_and_one_answer(dana, marco):
     approval, other = a_request(), a_request()
-    verdict = a_verdict(approval, dana, "edit", arguments=CHEAPER)
-    decide(approval, verdict)
+    incoming = a_decision(approval, dana, "edit", arguments=CHEAPER)
+    decide(approval, incoming)
     now = read(approval)
     for again in [
-        a_verdict(now, marco, "edit", arguments=CHEAPER, id=verdict.id),
-        a_verdict(now, dana, "reject", id=verdict.id),
-        a_verdict(now, dana, "approve", id=verdict.id),
-        a_verdict(now, dana, "edit", arguments={"order": "1001", "amount": 1}, id=verdict.id),
+        a_decision(now, marco, "edit", arguments=CHEAPER, id=incoming.id),
+        a_decision(now, dana, "reject", id=incoming.id),
+        a_decision(now, dana, "approve", id=incoming.id),
+        a_decision(now, dana, "edit", arguments={"order": "1001", "amount": 1}, id=incoming.id),
     ]:
         assert refused(approval, again) == "decision_id_reused"
-    assert refused(other, a_verdict(other, dana, "edit", arguments=CHEAPER, id=verdict.id)) == "decision_id_reused"
+    assert refused(other, a_decision(other, dana, "edit", arguments=CHEAPER, id=incoming.id)) == "decision_id_reused"
 
 
 @pytest.mark.parametrize("more", [{"message": "No, stop it all."}, {"stop_run": True}, {"message": ""}])
 def test_a_decision_id_is_good_for_one_message_and_for_stopping_or_not(dana, more):
     approval = a_request()
-    verdict = a_verdict(approval, dana, "reject", message="No.")
-    decide(approval, verdict)
-    assert refused(approval, replace(verdict, **more)) == "decision_id_reused"
+    incoming = a_decision(approval, dana, "reject", message="No.")
+    decide(approval, incoming)
+    assert refused(approval, replace(incoming, **more)) == "decision_id_reused"
     Decision.objects.update(message=ERASED)
-    again = decide(approval, verdict)
+    again = decide(approval, incoming)
     assert isinstance(again, Taken)
     assert again.repeated
 
@@ -234,7 +234,7 @@ def test_a_decision_id_is_good_for_one_message_and_for_stopping_or_not(dana, mor
 
 def test_the_starter_is_excluded_unless_the_rule_lets_them(dana):
     approval = a_request(starter_id=dana.pk)
-    assert refused(approval, a_verdict(approval, dana)) == "starter"
+    assert refused(approval, a_decision(approval, dana)) == "starter"
     allowed = a_request(starter_id=dana.pk, starter_excluded=False)
     assert take(allowed, dana).state == State.APPROVED
 
@@ -242,7 +242,7 @@ def test_the_starter_is_excluded_unless_the_rule_lets_them(dana):
 def test_only_the_named_groups_decide(dana, roles):
     finance = Group.objects.create(name="finance")
     approval = a_request(groups=(finance.pk, roles["manager"].pk))
-    answer = decide(approval, a_verdict(approval, dana))
+    answer = decide(approval, a_decision(approval, dana))
     assert isinstance(answer, Refusal)
     assert answer.code == "forbidden"
     assert "finance" in answer.message
@@ -255,21 +255,21 @@ def test_only_the_named_groups_decide(dana, roles):
 def test_people_without_the_right_decide_nothing(sam, mia, otto, ada, type):
     approval = a_request()
     for person in (sam, mia, otto, ada):
-        assert refused(approval, a_verdict(approval, person, type, arguments=CHEAPER)) == "forbidden"
+        assert refused(approval, a_decision(approval, person, type, arguments=CHEAPER)) == "forbidden"
 
 
 def test_being_in_the_group_is_not_the_right_to_decide(otto, roles):
     finance = Group.objects.create(name="finance")
     otto.groups.add(finance)
     approval = a_request(groups=(finance.pk,))
-    assert refused(approval, a_verdict(approval, otto)) == "forbidden"
+    assert refused(approval, a_decision(approval, otto)) == "forbidden"
 
 
 def test_somebody_deactivated_decides_nothing(dana):
     approval = a_request()
     dana.is_active = False
     dana.save()
-    assert refused(approval, a_verdict(approval, dana)) == "forbidden"
+    assert refused(approval, a_decision(approval, dana)) == "forbidden"
 
 
 def test_a_superuser_is_bound_by_group_and_start_as_everybody_is(roles):
@@ -277,21 +277,21 @@ def test_a_superuser_is_bound_by_group_and_start_as_everybody_is(roles):
     root.is_superuser = True
     root.save()
     mine, theirs = a_request(starter_id=root.pk), a_request(groups=(roles["approver"].pk,))
-    assert refused(mine, a_verdict(mine, root)) == "starter"
-    assert refused(theirs, a_verdict(theirs, root)) == "forbidden"
+    assert refused(mine, a_decision(mine, root)) == "starter"
+    assert refused(theirs, a_decision(theirs, root)) == "forbidden"
 
 
 @pytest.mark.parametrize("type", DecisionType.values)
 def test_only_allowed_decisions_are_taken(dana, type):
     others = tuple(value for value in DecisionType.values if value != type)
     approval = a_request(allowed_decisions=others)
-    assert refused(approval, a_verdict(approval, dana, type, arguments=CHEAPER)) == "not_allowed"
+    assert refused(approval, a_decision(approval, dana, type, arguments=CHEAPER)) == "not_allowed"
     assert take(a_request(allowed_decisions=(type,)), dana, type, arguments=CHEAPER).state != State.PENDING
 
 
 @pytest.mark.parametrize("type", ["approve", "edit", "reject"])
 def test_a_decision_writes_nothing_of_what_people_were_shown(dana, type):
-    """Not even the same again: nothing that a person or a program had in hand meanwhile could take its place."""
+    """Not even with the same values, so nothing that a person or a program had in hand meanwhile can replace it."""
     approval = a_request()
     with CaptureQueriesContext(connection) as asked:
         take(approval, dana, type, **({"arguments": CHEAPER} if type == "edit" else {}))
@@ -304,14 +304,14 @@ def test_a_decision_writes_nothing_of_what_people_were_shown(dana, type):
 def test_a_request_that_allows_nothing_is_decided_by_nobody(dana):
     approval = a_request(allowed_decisions=())
     for type in DecisionType.values:
-        assert refused(approval, a_verdict(approval, dana, type, arguments=CHEAPER)) == "not_allowed"
+        assert refused(approval, a_decision(approval, dana, type, arguments=CHEAPER)) == "not_allowed"
 
 
 @pytest.mark.parametrize("message", ["", "  \n"])
 @pytest.mark.parametrize("type", ["reject", "respond"])
 def test_a_rejection_and_an_answer_need_words(dana, type, message):
     approval = a_request()
-    assert refused(approval, a_verdict(approval, dana, type, message=message)) == "message_required"
+    assert refused(approval, a_decision(approval, dana, type, message=message)) == "message_required"
 
 
 # --- What people are shown ---------------------------------------------------------------------

@@ -14,7 +14,7 @@ from approvals.escalation import Step
 from approvals.models import Approval, Channel, Notification
 from approvals.standing import may_decide
 from tests.conftest import make_user
-from tests.rows import a_moment_ago, a_request, a_verdict, decide, events, in_state, read, take, within_transaction
+from tests.rows import a_decision, a_moment_ago, a_request, decide, events, in_state, read, take, within_transaction
 
 pytestmark = pytest.mark.django_db
 
@@ -103,7 +103,7 @@ def test_more_people_who_may_decide_are_no_fewer_who_must(roles, leads, lea, dan
 def test_whoever_must_not_decide_does_not_through_a_group(roles, leads, lea):
     approval = due(asked(roles, starter_id=lea.pk))
     escalate(approval)
-    refused = decide(read(approval), a_verdict(read(approval), lea))
+    refused = decide(read(approval), a_decision(read(approval), lea))
     assert getattr(refused, "code", "") == "starter"
 
 

@@ -21,7 +21,7 @@ from approvals import decisions, ledger
 from approvals.decisions import Taken
 from approvals.models import Approval, Question
 from tests.conftest import make_user
-from tests.rows import a_request, a_verdict, decide, read, undo, within_transaction
+from tests.rows import a_decision, a_request, decide, read, undo, within_transaction
 
 PAST = timedelta(minutes=1)
 PAUSE = timedelta(minutes=10)
@@ -32,13 +32,13 @@ people = st.sampled_from(["dana", "marco", "dana", "marco", "sam"])
 
 
 class Model:
-    """What one request should be: its state, the amount that would run, and who stands for what."""
+    """What one request should be: its state, the amount that would run, and each person's decision."""
 
     def __init__(self, needed: int, risk: str) -> None:
         self.needed, self.risk = needed, risk
         self.state, self.amount, self.due, self.old, self.settled = "pending", 240, False, False, False
         self.standing: dict[str, tuple[str, int]] = {}  # who → (decision, amount)
-        self.asked, self.stopped = False, False  # a question is open; the clock has stood for one
+        self.asked, self.stopped = False, False  # a question is open; the clock has stopped for one
         self.uses = 0
 
     def approvers(self) -> set[str]:
@@ -87,7 +87,7 @@ class Deciding(RuleBasedStateMachine):
         self.users = {name: make_user(name.title(), "approver") for name in ("dana", "marco", "sam")}
         self.ask(1, "medium")
 
-    # A request that has ended is followed by another, so that long stories are told.
+    # A request that has ended is followed by another, to get long stories.
     @precondition(lambda self: self.model.state not in ("pending", *DECIDED))
     @rule(needed=st.integers(1, 2), risk=st.sampled_from(["medium", "high"]))
     def ask_anew(self, needed, risk):
@@ -95,7 +95,7 @@ class Deciding(RuleBasedStateMachine):
 
     def ask(self, needed: int, risk: str) -> None:
         self.model, self.sent = Model(needed, risk), []
-        # Sam may decide, but has started the run.
+        # Sam may decide, but started the run.
         starter = self.users["sam"].pk
         self.approval = a_request(approvals_needed=needed, risk=risk, hold_seconds=30, starter_id=starter)
 
@@ -106,11 +106,11 @@ class Deciding(RuleBasedStateMachine):
     )
     def decide(self, who, kind, amount):
         changes = {"arguments": {"order": "1001", "amount": amount}} if kind == "edit" else {}
-        verdict = a_verdict(read(self.approval), self.users[who], kind, **changes)
-        taken = isinstance(decide(self.approval, verdict), Taken)
+        incoming = a_decision(read(self.approval), self.users[who], kind, **changes)
+        taken = isinstance(decide(self.approval, incoming), Taken)
         assert taken == self.model.decide(who, kind, amount)
         if taken:
-            self.sent.append(verdict)
+            self.sent.append(incoming)
 
     @rule(who=people)
     def ask_something(self, who):
@@ -143,8 +143,8 @@ class Deciding(RuleBasedStateMachine):
     @rule(who=people, off=st.sampled_from(["version", "digest"]))
     def decide_about_what_is_no_longer_so(self, who, off):
         wrong = {"version": read(self.approval).version + 1} if off == "version" else {"action_digest": "0" * 64}
-        verdict = a_verdict(read(self.approval), self.users[who], "approve", **wrong)
-        assert not isinstance(decide(self.approval, verdict), Taken)
+        incoming = a_decision(read(self.approval), self.users[who], "approve", **wrong)
+        assert not isinstance(decide(self.approval, incoming), Taken)
 
     @precondition(lambda self: self.sent)
     @rule(data=st.data())

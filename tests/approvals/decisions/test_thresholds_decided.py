@@ -16,7 +16,7 @@ from approvals.models import Approval
 from approvals.policy import Ruling
 from approvals.standing import Refusal
 from tests.conftest import make_user
-from tests.rows import a_moment_ago, a_request, a_verdict, decide, read, take, within_transaction
+from tests.rows import a_decision, a_moment_ago, a_request, decide, read, take, within_transaction
 from tests.rows import undo as take_back
 
 pytestmark = pytest.mark.django_db
@@ -77,8 +77,8 @@ def test_a_rejection_that_is_not_enough_leaves_it_open_and_counts_once(teams, pe
     approval = take(asked(teams, deny=2), people["pia"], "reject")
     assert approval.state == "pending"
     assert standing.progress(approval).rejections_needed() == 2
-    assert code(decide(approval, a_verdict(read(approval), people["pia"], "reject"))) == "decided_by_you"
-    # A rejection of Managers is one of Managers: neither threshold has two.
+    assert code(decide(approval, a_decision(read(approval), people["pia"], "reject"))) == "decided_by_you"
+    # A rejection by Managers counts for Managers: neither threshold has two.
     assert take(approval, people["max"], "reject").state == "pending"
     assert take(approval, people["paul"], "reject").state == "rejected"
 
@@ -102,7 +102,7 @@ def test_a_rejection_stands_when_the_call_is_changed_and_can_be_taken_back(teams
 
 def test_whoever_counts_for_no_threshold_is_told_so(teams, people):
     approval = asked(teams, groups=())
-    answer = decide(approval, a_verdict(approval, people["olga"]))
+    answer = decide(approval, a_decision(approval, people["olga"]))
     assert code(answer) == "forbidden"
     assert isinstance(answer, Refusal)
     assert "Two of Payments, or one of Managers" in answer.message
@@ -187,7 +187,7 @@ def test_a_change_that_makes_a_rejection_count_ends_the_request(teams, people):
 
 
 def escalated(teams: dict[str, Group], terms: list[dict[str, Any]]) -> Approval:
-    """A request for Payments, and by now for Managers as well."""
+    """A request for Payments, and by now also for Managers."""
     step = Step(60, "Managers")
     approval = a_request(terms=(terms,), groups=(teams["Payments"].pk,), escalation=(step,))
     within_transaction(decisions.escalate, a_moment_ago(approval, "escalates_at").pk)
@@ -206,7 +206,7 @@ def test_who_may_decide_by_a_step_counts_where_a_threshold_names_no_group_of_its
 
 def test_who_may_decide_by_a_step_counts_for_no_threshold_of_another_group(teams, people):
     approval = escalated(teams, [threshold(2, teams["Payments"])])
-    assert code(decide(approval, a_verdict(read(approval), people["max"]))) == "forbidden"
+    assert code(decide(approval, a_decision(read(approval), people["max"]))) == "forbidden"
 
 
 def test_a_right_that_was_lent_for_less_risk_does_not_count_for_the_rules_of_now(teams, people):
@@ -227,7 +227,7 @@ def test_a_right_that_was_lent_counts_for_the_groups_of_its_lender_alone(teams, 
     delegations.begin(people["pia"], people["olga"], now - timedelta(minutes=1), now + timedelta(days=1), scope)
     approval = take(asked(teams, risk="medium"), people["olga"])
     assert approval.state == "pending"
-    assert code(decide(approval, a_verdict(read(approval), people["pia"]))) == "decided_for_you"
+    assert code(decide(approval, a_decision(read(approval), people["pia"]))) == "decided_for_you"
     assert take(approval, people["paul"]).state == "approved"
 
 
@@ -260,7 +260,7 @@ def test_a_change_by_which_rejections_come_to_count_ends_the_request(roles):
         risk="medium",
     )
     approval = take(approval, both, "reject")
-    assert approval.state == "pending"  # one of two rejections of Payments
+    assert approval.state == "pending"  # one of two rejections by Payments
     approval = take(approval, pia, "edit", arguments={"order": "1", "amount": 900.5})
     assert approval.state == "rejected"
 

@@ -14,7 +14,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def key(folder: Path, settings) -> signing_key.PublicKey:
-    """A signing key of this test's own, and checkpoints noted in its own folder."""
+    """A signing key for this test alone, and checkpoints noted in its own folder."""
     settings.LEDGER = replace(
         django_settings.LEDGER,
         signing_key="",

@@ -20,7 +20,7 @@ def written(path: Path) -> Path:
 
 
 def said(path: Path, key: str, *more: str, by: ModuleType = verify_export) -> tuple[int, str]:
-    """Its exit code and words. In this process: a thousand others would take minutes."""
+    """Its exit status and output. Run in this process: a thousand others would take minutes."""
     out = io.StringIO()
     asked = ["verifier", str(path), "--key", key, *more]
     with mock.patch.object(sys, "argv", asked), redirect_stdout(out), redirect_stderr(out):
@@ -36,7 +36,7 @@ def said_of_proof(path: Path, key: str) -> tuple[int, str]:
 
 
 def said_elsewhere(path: Path, key: str, *more: str, by: Path = EXPORT) -> tuple[int, str]:
-    """The same in an interpreter that finds nothing of ours."""
+    """The same in an interpreter that has nothing of ours."""
     command = [sys.executable, "-I", str(by), str(path), "--key", key, *more]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", timeout=60)
     return done.returncode, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""What somebody tries who has the database, or the file of checkpoints, and not the signing key."""
+"""What an attacker tries who has the database, or the file of checkpoints, but not the signing key."""
 
 import base64
 import hashlib
@@ -34,7 +34,7 @@ def tell(*chains: str) -> None:
 
 @pytest.fixture
 def past(transactional_db):
-    """Three runs under two checkpoints that are noted outside; nothing stands in the way of changes."""
+    """Three runs under two checkpoints that are noted outside; nothing prevents changes."""
     tell(*RUNS, *RUNS)
     checkpoints.make()
     tell(*RUNS)
@@ -46,7 +46,7 @@ def past(transactional_db):
 
 
 class Mallory:
-    """Has a key of their own, and all of the tables."""
+    """Has a key of their own, and write access to all tables."""
 
     def __init__(self) -> None:
         self._key = Ed25519PrivateKey.generate()
@@ -70,7 +70,7 @@ class Mallory:
         )
 
     def rewrites_everything(self) -> None:
-        """Every event, head, leaf and checkpoint, all in order and signed."""
+        """Every event, head, leaf and checkpoint, all consistent and signed."""
         for head in ChainHead.objects.all():
             previous = ledger.GENESIS
             for event in Event.objects.filter(chain=head.chain).order_by("seq"):
@@ -103,7 +103,7 @@ def _root(checkpoint: Checkpoint) -> str:
 
 
 def found() -> str:
-    """The problem of a look at the whole. Empty: it holds."""
+    """The problem found in the whole ledger. Empty: it holds."""
     broken = verifying.look().broken
     return broken["problem"] if broken else ""
 
@@ -135,13 +135,13 @@ def test_the_worker_does_not_vouch_for_a_key_that_somebody_put_before_its_own(pa
     mallory.rewrites_everything()
     (folder / "checkpoints.jsonl").unlink()
     Anchor.objects.all().delete()
-    assert "a key that nothing leads to" in found()
+    assert "a key that no trusted key leads to" in found()
     code, told = said(written(folder / "ledger.jsonl"), key.key_id)
     assert (code, "a key you do not trust" in told) == (1, True)
 
 
 def test_a_key_that_once_said_that_it_follows_another_leads_to_none(past, folder, key):
-    """As keys said it before: even endorsed by the other, which whoever made that one can do."""
+    """As keys used to say it: even endorsed by the other key, which the person who made that key can do."""
     mallory = Mallory()
     own = LedgerKey.objects.get(pk=key.key_id)
     mallory.adds_a_key(number=7)
@@ -164,7 +164,7 @@ def test_an_older_key_is_trusted_by_whoever_says_so(past, folder, key, settings)
     tell(RUNS[0])
     checkpoints.make()
     anchors.write_file()
-    assert f"a key that nothing leads to ({key.key_id})" in found()
+    assert f"a key that no trusted key leads to ({key.key_id})" in found()
     settings.LEDGER = replace(settings.LEDGER, trusted_keys=(key.key_id,))
     assert found() == ""
 
@@ -174,9 +174,9 @@ def test_a_key_is_not_said_to_follow_when_it_came_by_itself(past, folder, key, s
     settings.LEDGER = replace(settings.LEDGER, signing_key_file=folder / "other.key")
     keys.introduce()
     settings.LEDGER = replace(settings.LEDGER, signing_key_file=folder / "ledger.key")
-    with pytest.raises(signing_key.NoKey, match="known already"):
+    with pytest.raises(signing_key.NoKey, match="already known"):
         keys.rotate(folder / "other.key")
-    with pytest.raises(signing_key.NoKey, match="key in use"):
+    with pytest.raises(signing_key.NoKey, match="already in use"):
         keys.rotate(folder / "ledger.key")
     assert keys.trusted(LedgerKey.objects.all(), [other.key_id]) == {other.key_id: other.value_b64}
 
@@ -214,7 +214,7 @@ def test_a_place_that_is_said_to_know_more_than_there_is_is_found(past):
     Anchor.objects.update(reached=10**9)
     tell(RUNS[0])
     checkpoints.make()
-    assert found() == "it was noted outside of the database and is not here"
+    assert found() == "it was noted outside the database but is not here"
     assert status.standing().noted_outside is False
 
 
@@ -222,11 +222,11 @@ def test_a_place_that_is_said_to_know_more_than_there_is_is_found(past):
 def test_a_file_that_has_lost_what_was_noted_in_it_is_found_and_not_filled_again(past, folder, lose):
     file = folder / "checkpoints.jsonl"
     lose(file)
-    assert "does not have it any more" in found()
+    assert "no longer has it" in found()
     tell(RUNS[0])
     checkpoints.make()
     assert anchors.write_file() == 0
-    assert "Bring the file back" in Anchor.objects.get().problem
+    assert "Restore the file" in Anchor.objects.get().problem
     assert not file.exists() or not file.read_text()
 
 
@@ -261,7 +261,7 @@ def test_a_place_cannot_be_made_to_wait_for_ever(past, settings):
     assert anchors.write_file() == 1
 
 
-# --- Moments that are yet to come ------------------------------------------------------------------
+# --- Moments that are in the future ------------------------------------------------------------------
 
 
 @contextmanager
@@ -281,10 +281,10 @@ def test_a_clock_that_was_ahead_stops_no_checkpoint_and_is_reported(past, monkey
     tell(RUNS[0])
     with a_clock(monkeypatch, ahead):
         checkpoints.make()
-    assert status.standing().not_anchored == f"The last checkpoint is of {ahead:%Y-%m-%d}, which is yet to come."
+    assert status.standing().not_anchored == f"The last checkpoint is dated {ahead:%Y-%m-%d}, which is in the future."
     tell(RUNS[0])
     assert len(checkpoints.make_due()) == 1
-    assert "yet to come" in caplog.text
+    assert "in the future" in caplog.text
     assert status.standing().not_anchored == ""
     assert checkpoints.make_due() == []
 
@@ -296,7 +296,7 @@ def test_a_verification_that_is_yet_to_come_stops_none_and_says_nothing(past, ca
     )
     Event.objects.filter(chain=RUNS[0], seq=1).update(actor="user:1:mallory")
     [due] = verifying.due()
-    assert "yet to come" in caplog.text
+    assert "in the future" in caplog.text
     finished(verifying.status(due))
     now = status.standing()
     assert (now.holds, verifying.latest().pk) == (False, due)

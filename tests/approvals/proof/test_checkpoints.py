@@ -34,7 +34,7 @@ def test_a_checkpoint_signs_a_root_over_what_has_happened(key):
     said = load(made.statement)
     assert holds(made.statement, made.signature, key.value_b64)
     assert (said["kind"], said["number"], said["previous"]) == ("checkpoint", 1, "0" * 64)
-    # The key that signs is itself an event.
+    # The introduction of the signing key is itself an event.
     leaves = list(made.leaves.order_by("position"))
     assert [(part.chain, part.first, part.last) for part in leaves] == [
         ("ledger", 1, 1), (RUNS[0], 1, 2), (RUNS[1], 1, 1)
@@ -75,7 +75,7 @@ def test_one_is_made_in_each_hour_in_which_something_happened():
     tell(RUNS[0])
     assert checkpoints.make_due(now + timedelta(minutes=54)) == []
     assert len(checkpoints.make_due(now + timedelta(minutes=56))) == 1
-    # After a day in which nothing ran there is one, not twenty-four.
+    # After a day without events there is one, not twenty-four.
     tell(RUNS[0])
     assert len(checkpoints.make_due(now + timedelta(days=1))) == 1
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from approvals.proof import merkle
 from approvals.proof.verify_proof import climb
 
-# The vectors that implementations of Certificate Transparency share.
+# The test vectors that implementations of Certificate Transparency share.
 INPUTS = [bytes.fromhex(text) for text in (
     "", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f",
 )]  # fmt: skip
@@ -47,12 +47,12 @@ def test_every_leaf_has_a_path_to_the_root_that_holds_for_no_other_leaf_or_place
             climb(contents[index], index, size, steps[:-1])
     with pytest.raises(ValueError, match="too long"):
         climb(contents[index], index, size, [*steps, root])
-    with pytest.raises(ValueError, match="no place"):
+    with pytest.raises(ValueError, match="a place outside"):
         climb(contents[index], size, size, steps)
 
 
 def leads_elsewhere(content: bytes, index: int, size: int, steps: list[str]) -> bool:
-    """Whether a path is none of that place: it leads to another root, or is too long or too short."""
+    """Whether a path does not fit its place: it leads to another root, or is too long or too short."""
     try:
         return (
             climb(content, index, size, steps) != merkle.root_of([merkle.leaf(bytes([n])) for n in range(size)]).hex()

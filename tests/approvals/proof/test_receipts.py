@@ -11,7 +11,7 @@ from approvals.digest import canonical, sha256
 from approvals.models import Approval, Event
 from approvals.proof import keys, receipts, signing_key
 from tests.approvals.proof.exports import PROOF, said_elsewhere, said_of_proof
-from tests.rows import a_request, a_verdict, decide, read, take, undo
+from tests.rows import a_decision, a_request, decide, read, take, undo
 
 pytestmark = pytest.mark.django_db
 
@@ -59,7 +59,7 @@ def test_a_receipt_leads_whoever_trusts_the_key_of_before_to_the_one_that_signed
     for receipt, known, code in ((told, key.key_id, 0), (told, new, 0), (before, key.key_id, 0), (before, new, 1)):
         file.write_text(canonical(receipt))
         assert said_of_proof(file, known)[0] == code
-    # Nobody is led anywhere by a key that has signed nothing, nor by what was changed.
+    # A key that has signed nothing leads nowhere, and neither does a changed one.
     first, second = told["succession"]
     for succession in ([second], [first], [first, {**second, "endorsement": first["endorsement"]}]):
         file.write_text(canonical({**told, "succession": succession}))
@@ -71,7 +71,7 @@ def test_a_receipt_shows_no_argument(dana, key):
     text = canonical(receipts.receipt(approval))
     assert approval.arguments_text not in text
     assert "arguments_text" not in text
-    # Nor what it can be found by, by trying.
+    # Nor a hash by which guesses could be checked.
     assert sha256(approval.arguments_text) not in text
 
 
@@ -81,7 +81,7 @@ def test_a_receipt_shows_no_argument(dana, key):
 )
 def test_a_receipt_names_a_customer_as_the_ledger_does(dana, key, customer, shown):
     approval = a_request(kind="confirmation")
-    decide(approval, replace(a_verdict(approval, dana), user=None, customer=customer, assurance=""))
+    decide(approval, replace(a_decision(approval, dana), user=None, customer=customer, assurance=""))
     told = json.loads(base64.urlsafe_b64decode(receipts.header(approval.pk)))
     [decider] = told["deciders"]
     assert (decider["user"], decider["name"]) == (f"customer:{shown}", shown)

@@ -1,6 +1,6 @@
-"""A thousand ways to change the ledger by hand. Each is found here and by the stand-alone verifier, and named.
+"""A thousand ways to change the ledger directly. Each is found and named, here and by the stand-alone verifier.
 
-Hypothesis draws what is changed and how; every change is taken back by the database.
+Hypothesis draws what is changed and how; the database rolls every change back.
 """
 
 import uuid
@@ -30,7 +30,7 @@ DRAWN = st.randoms(use_true_random=False)
 
 
 class Undone(Exception):
-    """Raised to take a change back."""
+    """Raised to roll a change back."""
 
 
 def tell(*chains: str) -> None:
@@ -42,7 +42,7 @@ def tell(*chains: str) -> None:
 
 @pytest.fixture
 def past(transactional_db):
-    """Five runs and the configuration, partly covered by two checkpoints; nothing stands in the way of changes."""
+    """Five runs and the configuration, partly covered by two checkpoints; nothing prevents changes."""
     tell(*RUNS, *RUNS, ledger.CONFIGURATION)
     checkpoints.make()
     tell(*RUNS[:3], ledger.CONFIGURATION)
@@ -63,7 +63,7 @@ def store(event: Event, **changes: Any) -> None:
     Event.objects.filter(pk=event.pk).update(**changes)
 
 
-# --- What somebody could do. Each says which event is named for it: more than one only where it is moved ---
+# --- Possible changes. Each says which event is named for it: more than one only where it is moved ---------
 
 
 def edit_column(events: list[Event], chance: Random) -> set[tuple[str, int]]:
@@ -88,14 +88,14 @@ def edit_column(events: list[Event], chance: Random) -> set[tuple[str, int]]:
 
 
 def edit_with_its_hash(events: list[Event], chance: Random) -> set[tuple[str, int]]:
-    """All that its own columns can show is right; what follows, or the end of its chain, gives it away."""
+    """Everything its own columns can show is consistent; the next event, or the end of its chain, gives it away."""
     event = chance.choice(events)
     store(event, **sealed(event, data={**event.data, "amount": chance.randint(0, 239)}))
     return vouched_to(event) or {(event.chain, event.seq if is_last(event, events) else event.seq + 1)}
 
 
 def delete(events: list[Event], chance: Random) -> set[tuple[str, int]]:
-    """Named is the first that is not where it should be: the one behind the gap, or at the end the one missing."""
+    """The first event out of place is named: the one behind the gap, or at the end the missing one."""
     event = chance.choice(events)
     Event.objects.filter(pk=event.pk).delete()
     return {(event.chain, event.seq if is_last(event, events) else event.seq + 1)}
@@ -117,11 +117,11 @@ def delete_everything(events: list[Event], chance: Random) -> set[tuple[str, int
 
 
 def truncate(events: list[Event], chance: Random) -> set[tuple[str, int]]:
-    """As the owner of the tables can, who has taken the triggers away; where there is no TRUNCATE, as plain SQL can."""
+    """As the owner of the tables can after removing the triggers; where there is no TRUNCATE, with plain SQL."""
     table = Event._meta.db_table
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
-            # What is deferred would stand in the way of it.
+            # Deferred constraints would block it.
             cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
             cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER ALL")
             cursor.execute(f"TRUNCATE {table} CASCADE")
@@ -131,12 +131,12 @@ def truncate(events: list[Event], chance: Random) -> set[tuple[str, int]]:
 
 
 def first_chain(events: list[Event]) -> str:
-    """The one that is looked at first."""
+    """The chain that is checked first."""
     return min(event.chain for event in events)
 
 
 def insert(events: list[Event], chance: Random) -> set[tuple[str, int]]:
-    """A forged event in between; those behind it make room."""
+    """A forged event in the middle; later ones make room."""
     event = chance.choice(events)
     for later in sorted((one for one in events if one.chain == event.chain), key=lambda one: -one.seq):
         if later.seq >= event.seq:
@@ -150,7 +150,7 @@ def insert(events: list[Event], chance: Random) -> set[tuple[str, int]]:
 
 
 def append(events: list[Event], chance: Random) -> set[tuple[str, int]]:
-    """A forged event at the end, well sealed."""
+    """A forged event at the end, properly sealed."""
     chain = chance.choice([*RUNS, "run:" + str(uuid.uuid4()), "other"])
     last = max((one for one in events if one.chain == chain), key=lambda one: one.seq, default=None)
     fact = ledger.Fact(chain, "approval.approved", "user:1:mallory", {"amount": 1})
@@ -168,7 +168,7 @@ def swap(events: list[Event], chance: Random) -> set[tuple[str, int]]:
 
 
 def rewrite(events: list[Event], chance: Random) -> set[tuple[str, int]]:
-    """From one event on, with hashes and the end of the chain: as who knows everything but the signing key."""
+    """From one event on, with hashes and the chain's end: as somebody would who has everything but the signing key."""
     first = chance.choice([event for event in events if covered_with(event)])
     previous = first.previous_hash
     for event in (one for one in events if one.chain == first.chain and one.seq >= first.seq):
@@ -211,7 +211,7 @@ def covered_with(event: Event) -> set[tuple[str, int]]:
 
 
 def vouched_to(event: Event) -> set[tuple[str, int]]:
-    """The first of those that a checkpoint covers up to this one: it is held against them before what follows."""
+    """The first of those a checkpoint covers up to this one: they are compared with it before what follows."""
     parts = CheckpointLeaf.objects.filter(chain=event.chain, last=event.seq)
     return {(part.chain, part.first) for part in parts}
 
@@ -223,10 +223,10 @@ def looks(folder, key) -> tuple[verifying.Verification, int, str]:
 
 
 def check(way, events, chance, folder, key) -> None:
-    """Do it, look with both, take it back."""
+    """Make the change, check with both, roll it back."""
     with suppress(Undone), transaction.atomic():
         may_be_named = way(events, chance)
-        assume(may_be_named)  # else there was nothing to do
+        assume(may_be_named)  # otherwise there was nothing to do
         found, code, told = looks(folder, key)
         assert found.broken is not None, way.__name__
         assert (found.broken["chain"], found.broken["seq"]) in may_be_named, (way.__name__, found.broken)
@@ -251,7 +251,7 @@ def test_no_change_of_a_thousand_is_missed(past, folder, key, way, chance):
 @examples(1000)
 @given(deeds=st.lists(st.tuples(st.lists(st.sampled_from(CHAINS), min_size=1, max_size=5), st.booleans()), max_size=2))
 def test_a_ledger_that_grows_is_never_called_broken(past, folder, key, deeds):
-    """A thousand continuations: events in whatever chains, and a checkpoint or none."""
+    """A thousand continuations: events in any chains, with or without a checkpoint."""
     with suppress(Undone), transaction.atomic():
         for chains, signed in deeds:
             tell(*chains)
@@ -270,7 +270,7 @@ ENDS = ("approve", "edit", "reject", "ask", "cancel", "wait", "look")
 @examples(4)
 @given(chance=DRAWN)
 def test_runs_of_the_product_itself_are_never_called_broken(clerk, dana, folder, key, chance):
-    """Approved, changed, rejected, asked about, cancelled, or waiting still; with checkpoints as they come."""
+    """Approved, changed, rejected, asked about, cancelled, or still waiting, with checkpoints in between."""
     checkpoints.make()
     for way in chance.choices(ENDS, k=4):
         if chance.random() < 0.5:

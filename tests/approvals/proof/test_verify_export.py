@@ -74,7 +74,7 @@ def test_another_key_is_not_trusted_whatever_the_file_says(past, folder):
 
 
 def test_an_empty_ledger_has_an_export_too(folder, key):
-    # The key that signs it is its one event.
+    # Its one event is the introduction of the key that signs it.
     assert said(written(folder / "ledger.jsonl"), key.key_id) == (0, "OK: 1 events, 0 checkpoints\n")
 
 
@@ -146,9 +146,9 @@ def test_checkpoints_that_are_gone_are_missed_by_whoever_noted_them(past, folder
         cursor.execute("DELETE FROM approvals_checkpointleaf WHERE checkpoint_id = 2")
         cursor.execute("DELETE FROM approvals_checkpoint WHERE number = 2")
     file = written(folder / "ledger.jsonl")
-    assert said(file, key.key_id)[0] == 0  # nothing inside of it tells
+    assert said(file, key.key_id)[0] == 0  # nothing inside gives it away
     code, told = said(file, key.key_id, "--anchor", str(settings.LEDGER.anchor_file))
-    assert (code, told) == (1, "BROKEN: checkpoint 2 was noted outside and is not here\n")
+    assert (code, told) == (1, "BROKEN: checkpoint 2 was noted outside but is not here\n")
 
 
 def test_two_checkpoints_of_one_number_that_were_noted_outside_are_not_taken_for_one(past, folder, key, settings):
@@ -158,8 +158,8 @@ def test_two_checkpoints_of_one_number_that_were_noted_outside_are_not_taken_for
     for lines in ([first, other, second], [first, second, other], [other, first, second]):
         anchor.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
         code, told = said(file, key.key_id, "--anchor", str(anchor))
-        assert (code, told) == (1, "BROKEN: two checkpoints 2 were noted outside\n")
-    # What a place was told twice is the same twice.
+        assert (code, told) == (1, "BROKEN: two different checkpoints 2 were noted outside\n")
+    # A checkpoint noted twice is the same both times.
     anchor.write_text("".join(f"{json.dumps(line)}\n" for line in (first, first, second, second)))
     assert said(file, key.key_id, "--anchor", str(anchor))[0] == 0
 
@@ -189,7 +189,7 @@ def test_a_table_holds_by_the_manifest_beside_it(folder, key):
 def test_a_part_that_nobody_has_signed_is_said_to_be_one(past, folder, key, settings):
     settings.LEDGER = replace(settings.LEDGER, makes_key=False, signing_key_file=folder / "none")
     (folder / "part.jsonl").write_text(Manifest({}, "user:5:dana").finish())
-    assert said(folder / "part.jsonl", key.key_id) == (1, "BROKEN: nobody has signed it\n")
+    assert said(folder / "part.jsonl", key.key_id) == (1, "BROKEN: it is not signed\n")
 
 
 def test_an_event_is_proven_without_showing_another(past, folder, key):
@@ -238,7 +238,7 @@ def test_whoever_trusts_the_old_key_is_led_to_the_one_that_it_says_follows(past,
     assert Checkpoint.objects.order_by("-number").first().key_id == new.key_id != key.key_id
     file = written(folder / "ledger.jsonl")
     assert said(file, key.key_id)[0] == 0
-    # Who knows the new one alone trusts nothing of before, unless they say so.
+    # A verifier that knows only the new key trusts nothing earlier, unless told to.
     assert said(file, new.key_id)[0] == 1
     assert said(file, new.key_id, "--key", key.key_id)[0] == 0
 
@@ -267,7 +267,7 @@ def test_only_keys_that_follow_each_other_lead_to_the_one_in_use(folder, key, se
     third = signing_key.public_key()
     assert [row["public_key"] for row in keys.succession()][0::2] == [key.value_b64, third.value_b64]
     assert len(keys.succession()) == 3
-    # One that came by itself follows none, whatever stands in its row.
+    # A key introduced by itself follows none, whatever its row says.
     settings.LEDGER = replace(settings.LEDGER, signing_key_file=folder / "mallory.key")
     row = keys.introduce()
     statement = row.statement.replace('"previous":""', f'"previous":"{key.key_id}"')
@@ -301,7 +301,7 @@ def test_what_is_no_json_cannot_be_read_which_says_nothing_of_the_ledger(folder,
     (folder / "file").write_text(text)
     for look in (said, said_of_proof):
         code, told = look(folder / "file", key.key_id)
-        assert (code, "file cannot be read: it is no JSON (a torn download?)" in told) == (2, True)
+        assert (code, "file cannot be read: it is not JSON (an incomplete download?)" in told) == (2, True)
         assert "BROKEN" not in told
 
 
@@ -309,7 +309,7 @@ def test_a_list_of_what_was_noted_that_is_no_json_cannot_be_read(past, folder, k
     file = written(folder / "ledger.jsonl")
     (folder / "noted").write_text("<html>")
     code, told = said(file, key.key_id, "--anchor", str(folder / "noted"))
-    assert (code, "noted cannot be read: it is no JSON" in told) == (2, True)
+    assert (code, "noted cannot be read: it is not JSON" in told) == (2, True)
 
 
 def test_an_export_that_was_cut_off_is_never_said_to_hold(past, folder, key):
@@ -320,7 +320,7 @@ def test_an_export_that_was_cut_off_is_never_said_to_hold(past, folder, key):
         assert said(folder / "cut", key.key_id)[0] == (1 if kept else 2), kept
         (folder / "cut").write_bytes(b"".join(lines[:kept]) + manifest[:-2])
         assert said(folder / "cut", key.key_id)[0] == 2
-        # Somebody else has put the end of it together: it is JSON, and holds in no way.
+        # Somebody else has completed the file: it is valid JSON, and does not verify.
         (folder / "cut").write_bytes(b"".join(lines[:kept]) + manifest)
         assert said(folder / "cut", key.key_id)[0] == (0 if kept == len(lines) else 1)
     torn = lines[3][:40] + b"\n"

@@ -38,7 +38,7 @@ def past():
 
 
 def finished(row: Verification, seconds: float = 0) -> Verification:
-    """As workers do it: slice after slice. With no seconds a slice is one step."""
+    """As workers do it: slice after slice. With zero seconds, a slice is one step."""
     while verifying.go_on(row.pk, seconds):
         pass
     row.refresh_from_db()
@@ -62,7 +62,7 @@ def test_the_whole_is_looked_at_step_by_step_and_says_how_far_it_is(past, monkey
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 13, 1000])
 def test_where_slices_are_cut_changes_nothing(past, size):
-    """Each slice as another worker goes on with it: from the cursor alone."""
+    """Each slice as if another worker continued it: from the cursor alone."""
     walk, held, more = chains.Walk(), 0, True
     while more:
         more = walk.go_on(size)
@@ -156,7 +156,7 @@ def test_whatever_a_text_with_the_right_hash_says_a_check_names_it_and_ends(past
     text = canonical(load(event.body) | told)
     Event.objects.filter(pk=event.pk).update(body=text, hash=sha256(text))
     row = finished(verifying.start(None))
-    # What it may say is told by what follows.
+    # A field that may have this value is given away by what follows.
     seq, problem = (2, problem) if problem else (3, "it does not follow the event before it")
     assert (row.state, row.broken["chain"], row.broken["seq"], row.broken["problem"]) == ("done", RUNS[0], seq, problem)
 
@@ -183,13 +183,13 @@ def test_how_an_installation_stands_that_has_done_nothing_yet():
 
 def test_checkpoints_are_added_to_a_file_once(past, settings):
     file = settings.LEDGER.anchor_file
-    mask = os.umask(0o077)  # as of a command that root types
+    mask = os.umask(0o077)  # as in a command that root types
     try:
         assert (anchors.write_file(), anchors.write_file()) == (1, 0)
     finally:
         os.umask(mask)
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
-    file.chmod(0o640)  # whoever has said who reads it has said so
+    file.chmod(0o640)  # the administrator's choice of who may read it stays
     tell(RUNS[0])
     checkpoints.make()
     assert anchors.write_file() == 1
@@ -217,7 +217,7 @@ def test_a_file_that_cannot_be_written_is_tried_again_later(past, settings, fold
     assert "cannot be written" in row.problem
     assert row.failing_since is not None
     settings.LEDGER.anchor_file.rmdir()
-    assert anchors.write_file() == 0  # not before its time
+    assert anchors.write_file() == 0  # not before it is due
     Anchor.objects.update(next_at=timezone.now())
     assert anchors.write_file() == 1
     row.refresh_from_db()

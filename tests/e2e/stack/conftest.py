@@ -1,6 +1,6 @@
 """The stack as it runs in production: web server, worker and beat as processes, on PostgreSQL and Redis.
 
-It is started once; between tests it is left in peace and its tables are emptied.
+It is started once; between tests it keeps running and its tables are emptied.
 """
 
 import http.server
@@ -71,20 +71,20 @@ class Stack:
         self._processes.beat()
 
     def start(self) -> None:
-        """Serve, unless it does already."""
+        """Serve, unless it already does."""
         if self._web is not None and self._web.poll() is None:
             return
         self._web = self._processes.start("manage.py", "serve", "--port", str(self._port))
         until(self._answers, "the server to answer")
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
-        """As in a deploy; with SIGKILL as in a crash."""
+        """As in a deploy; with SIGKILL, as in a crash."""
         assert self._web is not None
         self._processes.end(self._web, how)
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """Somebody else answers at its address and says 503 to everything, as a proxy does in front of nothing."""
+        """Another server answers at its address with 503 to everything, like a proxy with nothing behind it."""
         with http.server.ThreadingHTTPServer(("127.0.0.1", self._port), _Busy) as server:
             thread = threading.Thread(target=server.serve_forever)
             thread.start()
@@ -132,7 +132,7 @@ def processes(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="session")
 def hashed_password() -> str:
-    """Of PASSWORD, as the server hashes it: once, since it is slow on purpose."""
+    """The server's hash of PASSWORD, made once, since hashing is slow on purpose."""
     return PBKDF2PasswordHasher().encode(PASSWORD, "salt" * 6)
 
 
@@ -146,7 +146,7 @@ def stack(processes: Stack, transactional_db: None) -> Iterator[Stack]:
 
 
 def _emptied() -> bool:
-    """False where a process was in the way, or wrote something after all: what it works on has gone."""
+    """False if a process was in the way, or still wrote something: the rows it works on are gone."""
     try:
         empty_tables()
     except DatabaseError:
@@ -167,7 +167,7 @@ def server(stack: Stack) -> str:
 
 
 class Desk:
-    """An agent of this name, started over the API as another system does."""
+    """An agent of this name; its runs are started over the API, as another system would."""
 
     def __init__(self, url: str, secret: str) -> None:
         self._url, self._secret = url, secret
@@ -213,7 +213,7 @@ def state_of(run_id: Any) -> str:
 
 
 def finished(run_id: Any) -> None:
-    """Wait until a run has succeeded, and see that its chain holds."""
+    """Wait until a run has succeeded, and check that its chain holds."""
     until(lambda: state_of(run_id) in Run.FINAL, "the run to end")
     assert state_of(run_id) == Run.State.SUCCEEDED
     assert ledger.verify(ledger.run_chain(run_id))[1] is None
@@ -224,17 +224,17 @@ def refunds() -> list[object]:
     return [effect["item"] for effect in effects()]
 
 
-# Where a decision in the inbox leads. What it says there of the hold may be over on a slow machine.
+# Where a decision in the inbox leads. What the page says of the hold may be out of date on a slow machine.
 DECIDED = re.compile(r"/inbox/\?.*decided=")
 
 
 def taken(page: Page) -> Locator:
-    """What the page of a request shows its decider: that it is approved, or, when the hold was over first, by whom."""
+    """What the page of a request shows its decider: that it is approved, or, if the hold was over first, by whom."""
     words = re.compile(r"Approved\. Runs in|, (Dana Whitfield|Marco Reyes), ")
     return page.locator(".decide", has_text=words)
 
 
 def policy_complaints(complaints: list[str]) -> list[str]:
-    """What browsers wrote that is not a connection or an answer a test has made fail on purpose."""
+    """What browsers wrote, apart from connections and answers that a test made fail on purpose."""
     expected = re.compile(r"Failed to load resource|net::ERR_|\[htmx\]|fetch")
     return [words for words in complaints if not expected.search(words)]

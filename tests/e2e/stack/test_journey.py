@@ -31,7 +31,7 @@ def test_a_request_appears_is_approved_with_one_key_runs_once_and_is_seen_by_who
     sams.get_by_role("button", name="Start the run").click()
     expect(sams).to_have_url(re.compile(r"/runs/[0-9a-f-]+/$"))
 
-    # An empty queue takes in by itself what is new.
+    # An empty queue shows new requests by itself.
     expect(danas.locator("#peek-title")).to_have_text("Refund $214.50 for order 58213")
     expect(sams.get_by_text("Stopped at step 1: Refund $214.50 for order 58213.")).to_be_visible()
     live(danas).keyboard.press("a")

@@ -1,4 +1,4 @@
-"""What outsiders write goes the whole way, through worker, stream and pages, and neither acts nor looks like ours."""
+"""Text by outsiders goes the whole way, through worker, stream and pages, and neither acts nor looks like ours."""
 
 import itertools
 import re
@@ -45,7 +45,7 @@ class Watch:
         )
 
     def look(self, where: str) -> None:
-        """The page as it stands, with everything the stream has brought into it."""
+        """The page as it stands, with everything the stream has added to it."""
         found = Elements(self.page.content())
         self.wrong += [f"{where}: {wrong}" for wrong in found.wrong]
         self.wrong += [f"{where}: U+{ord(one):04X} is hidden" for one in sorted(set(HIDDEN) & set(found.said))]
@@ -71,7 +71,7 @@ class Stream:
 
 
 def hostile_run(desk: Desk, names: tuple[str, ...]) -> Approval:
-    """A run in which these messages stand wherever outsiders, or a model they have turned, can write."""
+    """A run with these messages wherever outsiders, or a model they have turned, can write."""
     text = "\n".join(MESSAGES[name] for name in names)
     return desk.asks(
         calls(call("m", "read_messages", which=list(names)), text=text),
@@ -114,7 +114,7 @@ def test_no_message_acts_or_hides_anything_on_its_way_to_people(
         inbox.look(f"{names}, request")
         sams.goto(f"/runs/{approval.run_id}/chat/")
         live(danas).keyboard.press("a")
-        # What the stream has brought in.
+        # What the stream has added.
         expect(sams.locator("[data-said=agent]").last).to_be_visible()
         trace.look(f"{names}, conversation")
         finished(approval.run_id)
@@ -157,7 +157,7 @@ def test_what_a_model_streams_is_text_while_it_is_written_and_after(
 def test_a_megabyte_of_it_makes_no_large_page_and_no_large_message(
     browse: Browse, stack: Stack, desk: Desk, dana: User, sam: User, complaints: list[str]
 ) -> None:
-    """The model writes it, the tool reads it, and as much of it as is taken is given."""
+    """The model writes it, the tool reads it, and as much of it is passed as is accepted."""
     text = megabyte()
     Agent.objects.update(driver="tool_calling", model=MODEL.model, streams=True)
     read = ("m", "read_messages", {"which": []})

@@ -32,7 +32,7 @@ def test_a_pressed_twice_decides_once_and_runs_once(browse: Browse, desk: Desk, 
 def test_the_same_press_sent_four_times_at_once_decides_once_and_runs_once(
     browse: Browse, desk: Desk, dana: User
 ) -> None:
-    """As a browser that repeats a request, or two tabs that were one."""
+    """As if a browser repeated a request, or a tab was duplicated."""
     approval = desk.asks(*SCRIPT)
     page = live(browse(dana, f"/approvals/{approval.pk}/"))
 
@@ -56,7 +56,7 @@ def test_two_people_decide_at_once_and_the_second_is_told_who_and_what(
     approval = desk.asks(*SCRIPT)
     danas, marcos = (live(browse(user, f"/approvals/{approval.pk}/")) for user in (dana, marco))
     for page in (danas, marcos):
-        # Neither page hears of the other's decision before its own is sent.
+        # Neither page hears of the other's decision before sending its own.
         page.evaluate("document.getElementById('live').remove(); document.getElementById('news').remove()")
 
     danas.evaluate("document.querySelector('[data-act=approve]').click()")
@@ -110,7 +110,7 @@ def test_arguments_changed_between_render_and_post(browse: Browse, desk: Desk, d
 
 
 def test_undo_at_the_moment_the_worker_takes_it(browse: Browse, desk: Desk, dana: User) -> None:
-    """Aimed at the end of the hold, ever closer from both sides: each time it is undone, or it has run, never both."""
+    """Aimed at the end of the hold, ever closer from both sides: each time it is undone or has run, never both."""
     hold, offset, step = 2, 0.0, 0.4
     outcomes: dict[str, bool] = {}
     page = browse(dana, "/inbox/", java_script_enabled=False)
@@ -146,7 +146,7 @@ def test_undo_at_the_moment_the_worker_takes_it(browse: Browse, desk: Desk, dana
         else:
             finished(approval.run_id)
     assert set(outcomes.values()) == {True, False}
-    # What was undone stays undone while the others have run, once each.
+    # What was undone stays undone, while the others have run, once each.
     assert [item for item in refunds() if item.split()[0] in outcomes] == [
         f"{order} 5.00" for order, undone in outcomes.items() if not undone
     ]

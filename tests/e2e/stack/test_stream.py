@@ -1,4 +1,4 @@
-"""What can happen to the live stream of a real server: the page says so, decides nothing stale, and heals."""
+"""What can happen to the live stream of a real server: the page says so, decides nothing stale, and recovers."""
 
 import re
 import signal
@@ -26,7 +26,7 @@ def pill(page: Page) -> Locator:
 
 
 def timed(browse: Browse, user: User, path: str) -> Page:
-    """A page whose clock a test can hurry: reconnections wait longer each time, up to a minute."""
+    """A page whose clock a test can speed up: each reconnection waits longer, up to a minute."""
     page = browse(user, "/healthz/")
     page.clock.install()
     page.goto(path)
@@ -35,7 +35,7 @@ def timed(browse: Browse, user: User, path: str) -> Page:
 
 
 def heals(page: Page) -> None:
-    """Its clock is hurried by less than a connection may take at a time."""
+    """Advance its clock by less than a connection may take at a time."""
 
     def is_live() -> bool:
         page.clock.run_for(5000)
@@ -76,7 +76,7 @@ def test_after_a_deploy_the_page_is_live_again_and_has_what_it_missed(
 ) -> None:
     desk.asks(*SCRIPT)
     page = timed(browse, dana, "/inbox/")
-    # Asked while nobody serves: the worker goes on without the web.
+    # Asked while the web server is down: the worker goes on without it.
     run = desk.start(*SCRIPT)
     stack.stop()
     page.clock.run_for(4000)
@@ -133,7 +133,7 @@ def test_a_first_connection_that_is_refused_is_made_again(browse: Browse, stack:
         page.goto(f"/approvals/{approval.pk}/")
         page.clock.run_for(6000)
     expect(pill(page)).to_contain_text("Reconnecting")
-    # As without script: a page that never had a stream leaves it to the server to refuse.
+    # As without JavaScript: a page that never had a stream leaves it to the server to refuse.
     expect(approve(page)).to_be_enabled()
     stack.start()
 
@@ -146,7 +146,7 @@ def test_a_first_connection_that_is_refused_is_made_again(browse: Browse, stack:
 def test_a_session_that_has_ended_stops_the_stream_and_what_was_typed_is_kept(
     browse: Browse, desk: Desk, dana: User
 ) -> None:
-    """The whole way: signed out in the middle of a reason, signed in beside it, sent."""
+    """The whole way: signed out while typing a reason, signed in in another tab, sent."""
     approval = desk.asks(*SCRIPT)
     page = live(browse(dana, f"/approvals/{approval.pk}/"))
     page.get_by_role("link", name="Reject").click()
@@ -155,7 +155,7 @@ def test_a_session_that_has_ended_stops_the_stream_and_what_was_typed_is_kept(
     page.on("request", lambda request: asked.append(request.url) if "/live/" in request.url else None)
 
     Session.objects.all().delete()
-    # The stream is looked at again each minute; a new one at once.
+    # An existing stream is checked again each minute; a new one at once.
     page.context.set_offline(True)
     page.context.set_offline(False)
     dialog = page.get_by_role("dialog", name="You are signed out")
@@ -171,7 +171,7 @@ def test_a_session_that_has_ended_stops_the_stream_and_what_was_typed_is_kept(
     assert len(asked) <= 2
     tab.close()
     page.bring_to_front()
-    # Unless it has gone on already, as a page does by itself that is in front again.
+    # Unless the page, back in front, has gone on by itself already.
     page.evaluate("document.querySelector('#signed-out[open] [data-again]')?.click()")
 
     expect(pill(page)).to_have_text("Live")
@@ -185,7 +185,7 @@ def test_a_session_that_has_ended_stops_the_stream_and_what_was_typed_is_kept(
 def test_a_page_that_was_hidden_for_an_hour_is_current_when_it_is_looked_at(
     browse: Browse, stack: Stack, desk: Desk, dana: User, marco: User
 ) -> None:
-    """The hour passes on the page's clock; the server it was connected to has gone meanwhile."""
+    """The hour passes on the page's clock; the server it was connected to is gone meanwhile."""
     approval = desk.asks(*SCRIPT)
     page = timed(browse, dana, "/inbox/")
     hide(page, True)
@@ -219,7 +219,7 @@ def test_a_thousand_and_one_missed_events_are_caught_up_with_in_a_few_requests(
     assert Event.objects.count() - before == 1001
     asked: list[str] = []
     for one in (page, runs_page):
-        # Of what it shows: what it asks for by the clock is more the longer it takes to be live again.
+        # Only what it shows: the requests it makes by the clock grow with the time it takes to be live again.
         shows = re.compile(r"/(inbox|runs)/")
         one.on("response", lambda answer: asked.append(answer.url) if answer.ok and shows.search(answer.url) else None)
     stack.start()

@@ -1,4 +1,4 @@
-"""One person's answer to a request, as it came in, and why it cannot be taken. Reads only."""
+"""One person's decision on a request, as it came in, and why it cannot be accepted. Reads only."""
 
 import uuid
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from approvals.sealed import ERASED
 from approvals.signatures import Assertion, statement_of, verify
 from approvals.standing import Refusal, Right, progress, right_of
 
-# Who has decided about a call of a mocked run.
+# The decider of a mocked run's calls.
 EVAL = "eval"
 
 _USER = Given("user", IntegerField())
@@ -30,8 +30,8 @@ _OF_ONE = Prepared(
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """One person's answer to one request, as it came in, or a customer's. `id` makes a repeat harmless."""
+class Incoming:
+    """One person's decision on one request, as it came in, or a customer's. `id` makes a repeat harmless."""
 
     id: uuid.UUID
     type: str
@@ -44,27 +44,27 @@ class Verdict:
     edited_text: str = ""
     edited_title: str = ""
     edited_preview: str = ""
-    """A dry run of the call as it was edited."""
+    """A dry run of the call as edited."""
     assurance: str = ""
-    """How they have just shown who they are; empty when they have not."""
+    """How they have just proved who they are; empty if they have not."""
     assertion: Assertion | None = None
-    """Their passkey's answer, where it signs this very decision."""
+    """Their passkey's answer, if it signs this very decision."""
     customer: str = ""
-    """Who answers, where there is no user: the one who holds the customer's access to the conversation."""
+    """Who answers if there is no user: the holder of the customer's access to the conversation."""
     way: Mapping[str, Any] = field(default_factory=dict)
     """How a customer's answer came, for the record."""
     mocked: bool = False
-    """An eval answers, in the place of whoever would be asked."""
+    """An eval answers in place of the people who would be asked."""
 
     @classmethod
     def in_place_of_people(cls, approval: Approval, type: str, via: str, **said: Any) -> Self:
-        """The answer to a request of a mocked run, as whoever is asked would give it, to the call as it waits."""
+        """The answer to a mocked run's request, as the people asked would give it, to the call as it waits."""
         digest = approval.final_digest or approval.action_digest
         return cls(uuid.uuid4(), type, None, approval.version, digest, via=via, mocked=True, **said)
 
     @property
     def actor(self) -> str:
-        """The name an event gives them."""
+        """The name that events give them."""
         via = "" if self.via == "console" else self.via
         if self.mocked:
             return via or EVAL
@@ -77,90 +77,90 @@ class Verdict:
         return self.type in (DecisionType.APPROVE, DecisionType.EDIT)
 
 
-def right_to(approval: Approval, verdict: Verdict) -> Right | Refusal:
-    """By what right a verdict on a locked request is given, or why whoever this is has no say.
+def right_to(approval: Approval, incoming: Incoming) -> Right | Refusal:
+    """By what right a decision on a locked request is made, or why this person has no say.
 
-    People authorize, and only the customer confirms. A right that was lent stays lent until this is stored.
+    People authorize, and only the customer confirms. A lent right stays lent until this is stored.
     """
-    if approval.mocked or verdict.mocked:
-        if approval.mocked and verdict.mocked and verdict.user is None:
+    if approval.mocked or incoming.mocked:
+        if approval.mocked and incoming.mocked and incoming.user is None:
             return Right()
-        return Refusal("mocked", "Only an eval decides about the calls of a mocked run, and about no others.")
-    if verdict.user is not None:
-        return right_of(verdict.user, approval, getattr(approval, "is_member", None), lock=True)
+        return Refusal("mocked", "Only an eval can decide about the calls of a mocked run, and about no others.")
+    if incoming.user is not None:
+        return right_of(incoming.user, approval, getattr(approval, "is_member", None), lock=True)
     if not approval.asks_customer:
         return Refusal("forbidden", "People with the right to decide are asked about this.")
     return Right()
 
 
-def refusal(approval: Approval, verdict: Verdict, right: Right) -> Refusal | None:
-    """Why a verdict on a locked request is not taken, from somebody who has a say in it. None: it counts."""
-    closed = no_longer_open(approval, verdict.user)
+def refusal(approval: Approval, incoming: Incoming, right: Right) -> Refusal | None:
+    """Why a decision on a locked request is not accepted from somebody who has a say in it. None: it counts."""
+    closed = no_longer_open(approval, incoming.user)
     if closed:
         return closed
-    if verdict.stop_run and verdict.type != DecisionType.REJECT:
+    if incoming.stop_run and incoming.type != DecisionType.REJECT:
         return Refusal("not_allowed", "Only a rejection can stop the run.", "stop_run")
-    if verdict.version != approval.version:
+    if incoming.version != approval.version:
         return Refusal("changed", "This request changed while you were reading. Look again, then decide.")
-    if verdict.action_digest != (approval.final_digest or approval.action_digest):
-        return Refusal("action_changed", "The call you saw is not the call that waits here. Look again, then decide.")
+    if incoming.action_digest != (approval.final_digest or approval.action_digest):
+        return Refusal("action_changed", "The call you saw is not the call waiting here. Look again, then decide.")
     # An edit that changes nothing is an approval.
-    type_ = decision_of(approval, verdict, None).type
-    if not {verdict.type, type_} <= set(approval.allowed_decisions):
+    type_ = decision_of(approval, incoming, None).type
+    if not {incoming.type, type_} <= set(approval.allowed_decisions):
         return Refusal("not_allowed", f"The rule does not allow '{type_}' here.")
-    wordless = verdict.user is not None and not verdict.message.strip()
-    if verdict.type in (DecisionType.REJECT, DecisionType.RESPOND) and wordless:
-        return Refusal("message_required", "Say why: the agent reads it." if verdict.type == DecisionType.REJECT
-                       else "Write the answer the agent gets in the tool's place.", "message")  # fmt: skip
-    if verdict.user is None:
+    wordless = incoming.user is not None and not incoming.message.strip()
+    if incoming.type in (DecisionType.REJECT, DecisionType.RESPOND) and wordless:
+        return Refusal("message_required", "Say why: the agent reads it." if incoming.type == DecisionType.REJECT
+                       else "Write the answer that the agent gets in the tool's place.", "message")  # fmt: skip
+    if incoming.user is None:
         return None
-    if verdict.approves and (unsure := _unsure(approval, verdict)):
+    if incoming.approves and (unsure := _unsure(approval, incoming)):
         return unsure
-    approves_high = verdict.type == DecisionType.APPROVE and approval.risk in HIGH_RISKS
-    if approves_high and verdict.user.pk in entitlement.editors(approval):
-        why = entitlement.why_editor(approval, verdict.user.pk)
-        return Refusal("editor", f"{why}, so somebody else approves them.")
-    earlier = next(iter(_OF_ONE.rows(approval=approval.pk, user=verdict.user.pk)), None)
+    approves_high = incoming.type == DecisionType.APPROVE and approval.risk in HIGH_RISKS
+    if approves_high and incoming.user.pk in entitlement.editors(approval):
+        why = entitlement.why_editor(approval, incoming.user.pk)
+        return Refusal("editor", f"{why}, so somebody else must approve them.")
+    earlier = next(iter(_OF_ONE.rows(approval=approval.pk, user=incoming.user.pk)), None)
     if earlier is None:
-        return _of_no_account(approval, verdict.user, right) if approval.terms else None
-    if earlier.on_behalf_of_id == verdict.user.pk:
+        return _of_no_account(approval, incoming.user, right) if approval.terms else None
+    if earlier.on_behalf_of_id == incoming.user.pk:
         return Refusal("decided_for_you", f"{earlier.name} has decided for you; this request needs another person.")
     return Refusal("decided_by_you", "You have already decided; this request needs another person.")
 
 
-def _unsure(approval: Approval, verdict: Verdict) -> Refusal | None:
-    """Why somebody has not shown well enough who they are to approve a locked request."""
-    if verdict.assertion is not None:
-        if not verify(decision_of(approval, verdict, None)):
-            return Refusal("signature", "That signature is not of this decision by a passkey of yours. Sign again. "
+def _unsure(approval: Approval, incoming: Incoming) -> Refusal | None:
+    """Why somebody has not proved well enough who they are to approve a locked request."""
+    if incoming.assertion is not None:
+        if not verify(decision_of(approval, incoming, None)):
+            return Refusal("signature", "That is not a signature of this decision by one of your passkeys. Sign again. "
                            "Nothing was decided.")  # fmt: skip
         return None
     needed = approval.assurance_needed
     if needed == step_up.SIGNED:
-        return Refusal("signature", "This is approved by signing it with your passkey. Nothing was decided.")
-    if not step_up.is_enough(decision_of(approval, verdict, None).assurance, needed):
+        return Refusal("signature", "Sign the decision with your passkey to approve this. Nothing was decided.")
+    if not step_up.is_enough(decision_of(approval, incoming, None).assurance, needed):
         words = step_up.NEEDS[needed]
-        return Refusal("reauthenticate", f"Show that it is you: this is approved with {words}. Nothing was decided.")
+        return Refusal("reauthenticate", f"Confirm that it is you: approving this needs {words}. Nothing was decided.")
     return None
 
 
-def decision_of(approval: Approval, verdict: Verdict, lender: User | None) -> Decision:
-    """The decision that a verdict on a request comes to, not stored. An edit that changes nothing is an approval."""
+def decision_of(approval: Approval, incoming: Incoming, lender: User | None) -> Decision:
+    """The row of a decision as it came in, not stored. An edit that changes nothing is an approval."""
     current = approval.final_arguments_text or approval.arguments_text
-    edited = verdict.type == DecisionType.EDIT and verdict.edited_text != current
-    text = verdict.edited_text if edited else current
+    edited = incoming.type == DecisionType.EDIT and incoming.edited_text != current
+    text = incoming.edited_text if edited else current
     decision = Decision(
-        pk=verdict.id,
+        pk=incoming.id,
         approval=approval,
-        user=verdict.user,
+        user=incoming.user,
         on_behalf_of=lender,
-        customer=verdict.customer[:200],
-        mocked=verdict.mocked,
-        type=DecisionType.APPROVE if verdict.type == DecisionType.EDIT and not edited else verdict.type,
+        customer=incoming.customer[:200],
+        mocked=incoming.mocked,
+        type=DecisionType.APPROVE if incoming.type == DecisionType.EDIT and not edited else incoming.type,
         arguments_text=text,
-        message=verdict.message,
-        stop_run=verdict.stop_run,
-        approval_version=verdict.version,
+        message=incoming.message,
+        stop_run=incoming.stop_run,
+        approval_version=incoming.version,
         action_digest=digest_of(
             approval.tool,
             approval.tool_version,
@@ -171,17 +171,17 @@ def decision_of(approval: Approval, verdict: Verdict, lender: User | None) -> De
             approval.salt,
         ),
         view_digest=approval.view_digest,
-        via=verdict.via[:20],
-        assurance=verdict.assurance if step_up.is_claimable(verdict.assurance) else "",
+        via=incoming.via[:20],
+        assurance=incoming.assurance if step_up.is_claimable(incoming.assurance) else "",
     )
-    if verdict.assertion is not None and verdict.approves:
+    if incoming.assertion is not None and incoming.approves:
         decision.assurance = step_up.SIGNED
-        decision.signature = verdict.assertion.as_json(statement_of(decision, verdict.assertion.nonce))
+        decision.signature = incoming.assertion.as_json(statement_of(decision, incoming.assertion.nonce))
     return decision
 
 
 def _of_no_account(approval: Approval, user: User, right: Right) -> Refusal | None:
-    """Why the decision of somebody who may decide would count for none of the thresholds."""
+    """Why a decision would count for none of the thresholds, though the person may decide."""
     count = progress(approval, [(user.pk, right.lender.pk if right.lender is not None else None)])
     if user.pk in count.people and count.involves(count.people[user.pk]):
         return None
@@ -196,23 +196,23 @@ def no_longer_open(approval: Approval, decider: User | None = None) -> Refusal |
         return Refusal("superseded", "This request was replaced by a newer one.")
     if approval.state not in Approval.UNDECIDED:
         return _decided_or_closed(approval, decider)
-    if approval.expires_at <= approval.db_now:  # type: ignore[attr-defined]
+    if approval.expires_at <= approval.database_now:  # type: ignore[attr-defined]
         return Refusal("expired", "Time ran out before this decision; the call will not run.")
     return None
 
 
-def says(decision: Decision, approval_id: uuid.UUID, verdict: Verdict) -> bool:
-    """Whether a verdict sent again asks for what was recorded. An edit that changed nothing was an approval."""
-    user_id = verdict.user.pk if verdict.user is not None else None
-    by = (user_id, verdict.customer, verdict.mocked)
+def says(decision: Decision, approval_id: uuid.UUID, incoming: Incoming) -> bool:
+    """Whether a repeated decision is the one that was recorded. An edit that changed nothing was an approval."""
+    user_id = incoming.user.pk if incoming.user is not None else None
+    by = (user_id, incoming.customer, incoming.mocked)
     if (decision.approval_id, decision.user_id, decision.customer, decision.mocked) != (approval_id, *by):
         return False
-    if decision.stop_run != verdict.stop_run or decision.message not in (verdict.message, ERASED):
+    if decision.stop_run != incoming.stop_run or decision.message not in (incoming.message, ERASED):
         return False
-    if verdict.type == DecisionType.EDIT:
+    if incoming.type == DecisionType.EDIT:
         approving = decision.type in (DecisionType.APPROVE, DecisionType.EDIT)
-        return approving and decision.arguments_text == verdict.edited_text
-    return decision.type == verdict.type
+        return approving and decision.arguments_text == incoming.edited_text
+    return decision.type == incoming.type
 
 
 def _decided_or_closed(approval: Approval, decider: User | None) -> Refusal:
