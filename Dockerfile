@@ -2,7 +2,7 @@ FROM python:3.13-slim AS build
 RUN pip install --no-cache-dir uv==0.13.8
 WORKDIR /build
 COPY pyproject.toml requirements.lock ./
-# What production needs and no more, at exactly the versions of the lock.
+# Only what production needs, at exactly the versions of the lock.
 RUN uv venv /venv && uv pip install --no-cache --python /venv/bin/python --constraint requirements.lock -r pyproject.toml
 
 FROM python:3.13-slim
