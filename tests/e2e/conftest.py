@@ -8,10 +8,8 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
-import axe_playwright_python
 import pytest
 import uvicorn
 from django.contrib.auth.models import User
@@ -28,7 +26,6 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # The same engine without a desktop browser's windows, tabs and services: a third less work.
 HEADLESS = "chromium-headless-shell"
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
-AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 PASSWORD = "correct horse battery"
 PROBE = re.compile(r"/healthz/\?intercepted$")
 # How long to wait for what must come. The speed of the machine is not a property of the product.
@@ -141,7 +138,7 @@ def complaints() -> list[str]:
 
 @pytest.fixture
 def browse(chromium: Browser, server: str, complaints: list[str]) -> Iterator[Callable[..., Page]]:
-    """Opens a browser for one person: `browse(dana, "/inbox/", color_scheme="dark")`."""
+    """Opens a browser for one person: `browse(dana, "/inbox/", forced_colors="active")`."""
     contexts: list[BrowserContext] = []
 
     def open_page(user: User | None, path: str, width: int = 1440, height: int = 900, **options: Any) -> Page:
@@ -246,26 +243,6 @@ def intercept(page: Page, url: str | re.Pattern[str], handler: Callable[[Route],
     page.route(PROBE, lambda route: route.fulfill(status=204))
     page.evaluate("async () => { while ((await fetch('/healthz/?intercepted')).status !== 204); }")
     page.unroute(PROBE)
-
-
-# Pick the findings in the page: transferring all that axe reports takes twice as long as finding it.
-FOUND = """(only) => axe.run({resultTypes: ["violations"], ...(only && {runOnly: only})}).then(({violations}) =>
-    violations.map(({id, nodes}) => `${id}: ${JSON.stringify(nodes.slice(0, 3).map(({target}) => target))}`))"""
-COLOURS = ["color-contrast"]
-
-
-def violations(page: Page, scheme: str = "light") -> list[str]:
-    """What axe finds wrong with a page as it stands.
-
-    `scheme`: for a test that looks at the same states in both. Only the colours differ in the dark one; the rest of
-    what axe checks has been looked at in the light one.
-    """
-    # While content is being replaced, axe's findings about it mean nothing.
-    page.wait_for_function("() => !window.heard?.asking")
-    if not page.evaluate("'axe' in window"):
-        page.evaluate(AXE.read_text())
-    found: list[str] = page.evaluate(FOUND, COLOURS if scheme == "dark" else None)
-    return found
 
 
 def sent_signed_out(page: Page, url: str | re.Pattern[str], button: str, name: str) -> None:

@@ -1,8 +1,6 @@
 """The page of one request in a real browser: asking, who else is looking, and the four races."""
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +13,8 @@ from approvals import decisions, ledger
 from approvals.models import Approval, Decision, Question
 from approvals.snapshots import unseen
 from tests.agentapp.console.conftest import make_waiting
-from tests.e2e.conftest import kept, live, violations
+from tests.e2e.conftest import kept, live
+from tests.e2e.looks import look, shot, violations
 
 pytestmark = pytest.mark.browser
 Browse = Callable[..., Page]
@@ -25,20 +24,14 @@ EXPLANATION = (
 )
 
 
-def shot(page: Page, name: str) -> None:
-    if folder := os.environ.get("SHOTS"):
-        page.screenshot(path=Path(folder) / f"{name}.png")
-
-
 def answered(question: Question, text: str) -> None:
     with ledger.transaction():
         assert decisions.answer(question.pk, text)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES)
 def test_every_state_is_accessible_and_stays_in_its_width(
-    browse: Browse, complaints: list[str], sam: User, dana: User, marco: User, size: tuple[int, int], scheme: str
+    browse: Browse, complaints: list[str], sam: User, dana: User, marco: User, size: tuple[int, int]
 ) -> None:
     values: dict[str, Any] = {
         "condition": "args.amount > 100.0",
@@ -53,7 +46,7 @@ def test_every_state_is_accessible_and_stays_in_its_width(
     critical = make_waiting(sam, risk="critical", approvals_needed=2)
     blind = make_waiting(sam, snapshot_text=unseen("ConnectionError: the order system does not answer"))
     width, height = size
-    page = browse(dana, "/reauthenticate/", width, height, color_scheme=scheme)
+    page = browse(dana, "/reauthenticate/", width, height)
     paths = {
         "page": f"/approvals/{plain.pk}/",
         "asked": f"/approvals/{asked.pk}/",
@@ -62,19 +55,16 @@ def test_every_state_is_accessible_and_stays_in_its_width(
         "unseen": f"/approvals/{blind.pk}/",
         "reauthenticate": "/reauthenticate/",
     }
-    wrong = {}
+    wrong: dict[str, list[str]] = {}
     for name, path in paths.items():
         page.goto(path)
-        wrong[name] = violations(page, scheme)
-        shot(page, f"approval-{name}-{width}-{scheme}")
-        assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), f"{path} scrolls sideways"
-    if width < 500:
-        page.set_viewport_size({"width": 320, "height": 700})
-        for path in paths.values():
-            page.goto(path)
-            assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), f"{path} at 320"
+        look(page, name, wrong)
+        if width < 500:
+            page.set_viewport_size({"width": 320, "height": 700})
+            look(page, name, wrong)
+            page.set_viewport_size({"width": width, "height": height})
 
-    assert {name: found for name, found in wrong.items() if found} == {}
+    assert wrong == {}
     assert complaints == []
 
 
@@ -241,14 +231,14 @@ def test_between_phone_and_desk_the_request_is_one_column_over_a_bar_that_stays(
     def foot() -> float:
         return float(bar.evaluate("(bar) => innerHeight - bar.getBoundingClientRect().bottom"))
 
-    shot(page, f"approval-narrow-{width}")
+    shot(page, "narrow")
     readable = page.locator(".two").evaluate("(two) => two.clientHeight")
     assert readable > 600
     assert page.locator("#request > .stack").evaluate("(stack) => stack.scrollHeight <= stack.clientHeight + 1")
     assert 0 <= foot() < 20
     side.get_by_role("heading", name="History").scroll_into_view_if_needed()
     expect(side.get_by_role("heading", name="History")).to_be_in_viewport()
-    shot(page, f"approval-narrow-{width}-end")
+    shot(page, "narrow end")
     assert 0 <= foot() < 20
     assert violations(page) == []
 

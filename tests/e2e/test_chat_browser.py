@@ -1,12 +1,10 @@
 """The conversation in a real browser: asked, streamed, decided, taken over and handed back."""
 
 import importlib
-import os
 import re
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +17,8 @@ from agentapp import actions, loop
 from agentapp.models import Agent, Run
 from approvals.models import Decision, Rule
 from tests.conftest import Clerk, call, calls, says
-from tests.e2e.conftest import intercept, live, rested, violations
+from tests.e2e.conftest import intercept, live, rested
+from tests.e2e.looks import look, shot, sideways, violations
 from tests.rows import take
 from tests.wire import DIALECTS, Answer, ProviderServer, provider
 
@@ -30,11 +29,6 @@ OPENAI = DIALECTS["openai"]
 PAY = calls(call("p", "pay", account="ana", amount=5), text="I propose to pay.")
 LOOK = calls(call("l", "look_up", what="kettle"), call("m", "look_up", what="order"), text="I look.")
 PHONE, DESK = (390, 844), (1440, 900)
-
-
-def shot(page: Page, name: str) -> None:
-    if os.environ.get("SHOTS"):
-        page.screenshot(path=Path(os.environ["SHOTS"]) / f"chat-{name}.png")
 
 
 class Worker:
@@ -102,9 +96,9 @@ def test_asked_streamed_decided_and_answered(
     expect(page.get_by_text("Waiting for somebody who may decide.")).to_be_visible()
     expect(page.locator("#draft")).to_be_hidden()
 
-    danas = live(browse(dana, f"/runs/{run.pk}/chat/", *PHONE, color_scheme="dark"))
+    danas = live(browse(dana, f"/runs/{run.pk}/chat/", *PHONE))
     danas.locator("#asked-" + str(clerk.open(run)[0].pk)).scroll_into_view_if_needed()
-    shot(danas, "asked-phone-dark")
+    shot(danas, "asked")
     danas.get_by_role("button", name="Approve $5.00").click()
     rested(danas).locator(".asked .btn[value=confirm]").click()
     expect(danas.locator(".asked .btn.primary")).to_have_count(0)
@@ -141,7 +135,7 @@ def test_taken_over_written_in_the_agents_place_and_handed_back(
     assert violations(page) == []
     expect(watching.locator("[data-said=person]")).to_contain_text("Dana Whitfield")
     expect(watching.get_by_label("Message")).to_have_value("Half a sentence")
-    shot(watching, "taken-over-phone")
+    shot(watching, "taken-over")
     assert violations(watching) == []
     actions.start_run(actions.NewRun("clerk", "Thank you!", conversation="ticket-7"), sam)
     expect(page.get_by_text("Thank you!")).to_be_visible()
@@ -201,20 +195,19 @@ def test_what_was_armed_goes_back_to_its_own_words_after_a_refresh_too(
     expect(page.get_by_role("button", name="Approve $5.00")).to_be_visible()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [DESK, PHONE], ids=["1440", "390"])
 def test_who_cannot_hand_back_reads_who_paused_it(
-    browse: Browse, clerk: Clerk, dana: User, mia: User, size: tuple[int, int], scheme: str
+    browse: Browse, clerk: Clerk, dana: User, mia: User, size: tuple[int, int]
 ) -> None:
     run = clerk.run(PAY, says("Paid."), input="Pay me.", conversation="ticket-7", customer="Ana Pereira")
     actions.take_over_run(run.pk, dana)
     actions.pause_run(run.pk, mia)
     for name, path in (("held", f"/runs/{run.pk}/chat/"), ("held-run", f"/runs/{run.pk}/")):
-        page = live(browse(dana, path, *size, color_scheme=scheme))
+        page = live(browse(dana, path, *size))
         expect(page.get_by_text("Mia Manager has paused this run.")).to_be_visible()
         expect(page.get_by_role("button", name="Hand back")).to_have_count(0)
-        shot(page, f"{name}-{size[0]}-{scheme}")
-        assert violations(page, scheme) == []
+        shot(page, name)
+        assert violations(page) == []
 
 
 def test_words_for_the_customer_are_not_sent_as_the_customers_once_somebody_has_handed_back(
@@ -266,10 +259,9 @@ def test_what_was_said_meanwhile_is_shown_before_anything_is_sent(browse: Browse
     expect(page.locator("[data-said=customer]").last).to_contain_text("And me?")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [DESK, PHONE, (320, 640)], ids=["1440", "390", "320"])
 def test_every_state_is_accessible_and_keeps_the_policy(
-    browse: Browse, clerk: Clerk, sam: User, dana: User, complaints: list[str], size: tuple[int, int], scheme: str
+    browse: Browse, clerk: Clerk, sam: User, dana: User, complaints: list[str], size: tuple[int, int]
 ) -> None:
     talked = {"conversation": "ticket-7", "customer": "Ana Pereira"}
     clerk.run(
@@ -278,14 +270,12 @@ def test_every_state_is_accessible_and_keeps_the_policy(
     waiting = clerk.run(PAY, input="It never came. I want my money back, please.", **talked)
     alone = clerk.run(LOOK, {"error": "The provider is gone."}, input="x" * 90)
     paths = {"waiting": waiting, "failed": alone}
-    page = browse(dana, "/runs/", *size, color_scheme=scheme)
-    wrong = {}
+    page = browse(dana, "/runs/", *size)
+    wrong: dict[str, list[str]] = {}
     for name, run in paths.items():
         page.goto(f"/runs/{run.pk}/chat/")
-        shot(page, f"{name}-{size[0]}-{scheme}")
-        wrong[name] = violations(page, scheme)
-        assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), f"{name} scrolls sideways"
-    assert {name: found for name, found in wrong.items() if found} == {}
+        look(page, name, wrong)
+    assert wrong == {}
     assert complaints == []
 
 
@@ -309,23 +299,23 @@ def test_a_line_that_is_added_does_not_vanish_with_a_slower_answer(browse: Brows
     assert asked.value.failure is not None  # given up, since its answer would not know of the new line
 
 
-@pytest.mark.parametrize(("size", "scheme"), [(DESK, "light"), (PHONE, "dark")], ids=["1440", "390"])
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["1440", "390"])
 def test_an_agent_that_is_given_a_form_shows_it_and_keeps_what_was_typed(
-    browse: Browse, clerk: Clerk, sam: User, complaints: list[str], size: tuple[int, int], scheme: str
+    browse: Browse, clerk: Clerk, sam: User, complaints: list[str], size: tuple[int, int]
 ) -> None:
     order = {"type": "integer", "title": "Order", "minimum": 1}
     items = {"type": "array", "title": "Items", "items": {"type": "object", "properties": {"sku": {"type": "string"}}}}
     schema = {"type": "object", "properties": {"order": order, "items": items}, "required": ["order"]}
     Agent.objects.create(name="returns", description="Takes things back.", driver="scripted", input_schema=schema)
-    page = live(browse(sam, "/runs/new/", *size, color_scheme=scheme))
+    page = live(browse(sam, "/runs/new/", *size))
     page.get_by_label("returns").check()
     page.get_by_label("Order").fill("1042")
     page.get_by_role("button", name="Add one").click()
     expect(page.get_by_label("Sku")).to_be_visible()
     expect(page.get_by_label("Order")).to_have_value("1042")
-    shot(page, f"start-{size[0]}-{scheme}")
+    shot(page, "start")
     assert violations(page) == []
-    assert not page.evaluate("document.documentElement.scrollWidth > innerWidth")
+    assert not sideways(page)
     page.get_by_label("Sku").fill("kettle")
     page.get_by_role("button", name="Start the run").click()
     expect(page.locator("h1")).to_contain_text("Order 1042")

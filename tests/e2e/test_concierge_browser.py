@@ -18,7 +18,7 @@ from agentapp.demo.models import Ticket
 from agentapp.models import Conversation, Run
 from approvals.models import Rule
 from tests import opened
-from tests.e2e.conftest import violations
+from tests.e2e.looks import violations
 
 pytestmark = pytest.mark.browser
 type Browse = Callable[..., Page]

@@ -1,8 +1,6 @@
 """What a call would change, what it did change, and undoing it: readable at any width, light and dark."""
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,10 +10,9 @@ from playwright.sync_api import Page, expect
 from agentapp.tools.base import EffectLine, tool
 from approvals.models import Approval
 from tests.conftest import Clerk, call, calls, says
-from tests.e2e.conftest import violations
+from tests.e2e.looks import shot, sideways, violations
 
 pytestmark = pytest.mark.browser
-LOOKS = [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")]
 GIVEN = {"credit": 0.0, "fee": 0.0}
 
 
@@ -60,40 +57,39 @@ def asked(clerk: Clerk, offer: Callable[..., Any]) -> Approval:
 
 def fits(page: Page, name: str) -> None:
     """Nothing wider than the page, no findings by axe; a picture if one is wanted."""
-    if folder := os.environ.get("SHOTS"):
-        page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    shot(page, name, full_page=True)
+    assert not sideways(page)
     assert violations(page) == []
 
 
-@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+@pytest.mark.parametrize("width", [1440, 390])
 def test_from_dry_run_over_drift_to_undo(
-    browse: Callable[..., Page], clerk: Clerk, asked: Approval, dana: User, marco: User, width: int, scheme: str
+    browse: Callable[..., Page], clerk: Clerk, asked: Approval, dana: User, marco: User, width: int
 ) -> None:
-    page = browse(dana, f"/approvals/{asked.pk}/", width, color_scheme=scheme)
+    page = browse(dana, f"/approvals/{asked.pk}/", width)
     dry_run = page.get_by_role("region", name="Dry run")
     expect(dry_run).to_contain_text("$0.00 → $15.00")
-    fits(page, f"dry-run-{width}-{scheme}")
+    fits(page, "dry-run")
     GIVEN["fee"] = 2.5
     clerk.decide(asked, dana)
     run = clerk.drive(asked.execution.run)  # type: ignore[attr-defined]
     page.goto(f"/runs/{run.pk}/?step=1&call=0")
     expect(dry_run).to_contain_text("1 came out differently")
     expect(dry_run).to_contain_text("is $17.50")
-    fits(page, f"drift-{width}-{scheme}")
+    fits(page, "drift")
     page.get_by_role("link", name="Undo…").click()
     page.get_by_label("Why should it be undone?").fill("The chip was ours to mend, not to pay for.")
-    fits(page, f"undo-form-{width}-{scheme}")
+    fits(page, "undo-form")
     page.get_by_role("button", name="Ask for it to be undone").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Undo give_credit")
     undoing = clerk.drive(asked.execution.undone_in.get())  # type: ignore[attr-defined]
     page.goto(f"/runs/{undoing.pk}/")
     expect(page.get_by_text("This takes a call back:")).to_be_visible()
-    fits(page, f"undo-run-{width}-{scheme}")
+    fits(page, "undo-run")
     (request,) = clerk.open(undoing)
-    page = browse(marco, f"/approvals/{request.pk}/", width, color_scheme=scheme)
+    page = browse(marco, f"/approvals/{request.pk}/", width)
     expect(page.get_by_text("This takes a call back:")).to_be_visible()
-    fits(page, f"undo-request-{width}-{scheme}")
+    fits(page, "undo-request")
     page.goto(f"/approvals/{asked.pk}/")
     expect(page.get_by_text(f"Undo asked for in {undoing.reference}")).to_be_visible()
-    fits(page, f"undone-{width}-{scheme}")
+    fits(page, "undone")

@@ -1,10 +1,8 @@
 """What stops runs, as people see it: paused, out of budget, held by a switch, asked by another agent."""
 
-import os
 import re
 from collections.abc import Callable
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
@@ -16,7 +14,8 @@ from agentapp.models import Agent, Run
 from approvals import ledger
 from tests.agentapp.console.conftest import make_waiting
 from tests.conftest import Clerk, call, calls, says
-from tests.e2e.conftest import live, violations
+from tests.e2e.conftest import live
+from tests.e2e.looks import look, violations
 
 pytestmark = pytest.mark.browser
 type Browse = Callable[..., Page]
@@ -60,22 +59,18 @@ def test_a_request_that_is_being_read_says_what_has_been_stopped_since(
     assert complaints == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [(1440, 900), (390, 844)], ids=["1440", "390"])
 def test_every_page_about_what_is_stopped_is_accessible_and_keeps_the_policy(
-    browse: Browse, complaints: list[str], ada: User, held: dict[str, Run], size: tuple[int, int], scheme: str
+    browse: Browse, complaints: list[str], ada: User, held: dict[str, Run], size: tuple[int, int]
 ) -> None:
-    page = browse(ada, "/runs/", *size, color_scheme=scheme)
+    page = browse(ada, "/runs/", *size)
     paths = {"switches": "/switches/", "list": "/runs/?state=paused"}
     paths |= {name: f"/runs/{run.pk}/" for name, run in held.items()}
-    wrong = {}
+    wrong: dict[str, list[str]] = {}
     for name, path in paths.items():
         page.goto(path)
-        if os.environ.get("SHOTS"):
-            page.screenshot(path=Path(os.environ["SHOTS"]) / f"{name}-{size[0]}-{scheme}.png")
-        wrong[path] = violations(page, scheme)
-        assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), f"{path} scrolls sideways"
-    assert {path: found for path, found in wrong.items() if found} == {}
+        look(page, name, wrong)
+    assert wrong == {}
     assert complaints == []
 
 

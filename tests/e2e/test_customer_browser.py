@@ -1,12 +1,9 @@
 """The customer's page in a real browser: it follows the conversation, works without JavaScript, and is accessible."""
 
-import os
 import re
 import threading
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -18,7 +15,8 @@ from agentapp import customer_links, loop
 from agentapp.models import CustomerLink, Run
 from tests.agentapp.customers_at_work import access_to, customer_rule
 from tests.conftest import Clerk, call, calls, says
-from tests.e2e.conftest import intercept, kept, violations
+from tests.e2e.conftest import intercept, kept
+from tests.e2e.looks import shot, sideways, violations
 
 pytestmark = pytest.mark.browser
 type Browse = Callable[..., Page]
@@ -51,29 +49,24 @@ def drive() -> None:
     thread.join(30)
 
 
-def shot(page: Page, name: str) -> None:
-    if os.environ.get("SHOTS"):
-        page.screenshot(path=Path(os.environ["SHOTS"]) / f"customer-{name}.png")
-
-
-@pytest.mark.parametrize(("width", "theme"), [(390, "light"), (1440, "dark")])
+@pytest.mark.parametrize("width", [390, 1440])
 def test_a_customer_talks_and_confirms_while_the_page_follows(
-    browse: Browse, link: CustomerLink, complaints: list[str], width: int, theme: Any
+    browse: Browse, link: CustomerLink, complaints: list[str], width: int
 ) -> None:
-    page = browse(None, address(link), width=width, height=844, color_scheme=theme)
+    page = browse(None, address(link), width=width, height=844)
     page.get_by_label("Your message").fill("Pay me.")
     page.get_by_role("button", name="Send").click()
     expect(page.get_by_text("Pay me.")).to_be_visible()
     drive()
     expect(page.get_by_role("button", name="Yes")).to_be_visible()
     assert violations(page) == []
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    shot(page, f"asked-{width}-{theme}")
+    assert not sideways(page)
+    shot(page, "asked")
     page.get_by_role("button", name="Yes").click()
     drive()
     expect(page.get_by_text("It is paid.")).to_be_visible()
     assert violations(page) == []
-    shot(page, f"paid-{width}-{theme}")
+    shot(page, "paid")
     customer_links.revoke(link, "test")
     expect(page.get_by_role("heading", name="This link was taken back")).to_be_visible()
     assert violations(page) == []
@@ -194,22 +187,21 @@ def test_a_button_stays_where_it_is_while_nothing_has_changed(browse: Browse, li
     assert page.evaluate("window.seen.isConnected")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1440])
 def test_staff_make_a_link_that_opens_the_page_and_take_it_back(
-    browse: Browse, clerk: Clerk, link: CustomerLink, sam: User, complaints: list[str], width: int, theme: Any
+    browse: Browse, clerk: Clerk, link: CustomerLink, sam: User, complaints: list[str], width: int
 ) -> None:
     customer_links.revoke(link, "test")
     clerk.run(says("Hello."), customer="Ana", conversation="ticket-7")
-    page = browse(sam, "/runs/", width=width, height=844, color_scheme=theme)
+    page = browse(sam, "/runs/", width=width, height=844)
     page.goto(f"/runs/{Run.objects.latest('created_at').pk}/chat/links/")
     looked_at(page)
     page.get_by_label("Valid for").select_option("1 hour")
     page.get_by_role("button", name="Make a link").click()
     address = page.get_by_label("Give this to the customer").input_value()
     looked_at(page)
-    shot(page, f"links-{width}-{theme}")
-    customer = browse(None, address, width=width, color_scheme=theme)
+    shot(page, "links")
+    customer = browse(None, address, width=width)
     expect(customer.get_by_label("Your message")).to_be_visible()
     page.get_by_role("button", name="Take back").click()
     expect(page.get_by_text("No link opens this conversation now.")).to_be_visible()
@@ -220,12 +212,12 @@ def test_staff_make_a_link_that_opens_the_page_and_take_it_back(
 
 def looked_at(page: Page) -> None:
     assert violations(page) == []
-    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert not sideways(page)
 
 
-@pytest.mark.parametrize(("width", "theme"), [(390, "dark"), (1440, "light")])
-def test_without_script_anybody_can_read_the_page(browse: Browse, link: CustomerLink, width: int, theme: Any) -> None:
-    page = browse(None, "about:blank", width=width, color_scheme=theme)
+@pytest.mark.parametrize("width", [390, 1440])
+def test_without_script_anybody_can_read_the_page(browse: Browse, link: CustomerLink, width: int) -> None:
+    page = browse(None, "about:blank", width=width)
     # The accessibility check needs JavaScript itself, so only the page's own scripts are blocked.
     page.route("**/*.js", lambda route: route.abort())
     page.goto(address(link))
@@ -236,7 +228,7 @@ def test_without_script_anybody_can_read_the_page(browse: Browse, link: Customer
     page.reload()
     expect(page.get_by_role("button", name="Yes")).to_be_visible()
     looked_at(page)
-    shot(page, f"plain-{width}-{theme}")
+    shot(page, "plain")
 
 
 def test_without_script_a_reload_shows_what_is_new(browse: Browse, link: CustomerLink) -> None:

@@ -7,7 +7,8 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 
 from tests.agentapp.console.conftest import make_waiting
-from tests.e2e.conftest import live, violations
+from tests.e2e.conftest import live
+from tests.e2e.looks import violations
 
 pytestmark = pytest.mark.browser
 Browse = Callable[..., Page]

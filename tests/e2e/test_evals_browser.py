@@ -1,9 +1,7 @@
 """The pages of evals in a browser: accessible, and a run is started, watched and compared with another."""
 
-import os
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +15,7 @@ from approvals import rule_terms, rule_versions
 from approvals.models import Rule
 from tests.agentapp.evals.conftest import a_case
 from tests.conftest import Clerk, call, calls, says
-from tests.e2e.conftest import violations
+from tests.e2e.looks import look
 
 pytestmark = pytest.mark.browser
 REFUSED = "Failed to load resource: the server responded with a status of 422 (Unprocessable Content)"
@@ -52,10 +50,9 @@ def ran(suite: EvalSuite, **more: Any) -> EvalRun:
     return made
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [(1440, 900), (390, 844)], ids=["1440", "390"])
 def test_every_page_of_evals_is_accessible_and_keeps_the_policy(
-    browse: Browse, complaints: list[str], ada: User, clerk: Clerk, suite: EvalSuite, size: Any, scheme: str
+    browse: Browse, complaints: list[str], ada: User, clerk: Clerk, suite: EvalSuite, size: Any
 ) -> None:
     before = ran(suite)
     generous = Rule.objects.create(name="generous", tool="pay", verdict="allow", order=1, active=False)
@@ -87,8 +84,8 @@ def test_every_page_of_evals_is_accessible_and_keeps_the_policy(
         "mocked-runs": "/runs/?mocked=1",
         "what-if": "/changes/what-if/?people=2",
     }
-    page = browse(ada, "/evals/", *size, color_scheme=scheme)
-    wrong = {}
+    page = browse(ada, "/evals/", *size)
+    wrong: dict[str, list[str]] = {}
     for name, path in paths.items():
         page.goto(path)
         for fold in page.locator("main details.fold").all():
@@ -96,11 +93,8 @@ def test_every_page_of_evals_is_accessible_and_keeps_the_policy(
         if name == "run" and size[0] < 400:
             page.get_by_label("More actions").click()
             expect(page.get_by_role("link", name="Make a case")).to_be_visible()
-        if os.environ.get("SHOTS"):
-            page.screenshot(path=Path(os.environ["SHOTS"]) / f"evals-{name}-{size[0]}-{scheme}.png", full_page=True)
-        wrong[path] = violations(page, scheme)
-        assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), f"{path} scrolls sideways"
-    assert {path: found for path, found in wrong.items() if found} == {}
+        look(page, name, wrong, full_page=True)
+    assert wrong == {}
     # The browser reports the page that refuses to compare, and nothing else.
     assert complaints == [REFUSED]
 

@@ -1,15 +1,14 @@
 """What people see of the current item if their system forces its own colours."""
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 
 from tests.agentapp.console.conftest import make_waiting
-from tests.e2e.conftest import live, violations
+from tests.e2e.conftest import live
+from tests.e2e.looks import shot, violations
 
 pytestmark = pytest.mark.browser
 Browse = Callable[..., Page]
@@ -24,11 +23,6 @@ MARKS = """(all) => {
     return [selector, found ? getComputedStyle(found, part)[property] === wanted : null];
   }));
 }"""
-
-
-def shot(page: Page, name: str) -> None:
-    if folder := os.environ.get("SHOTS"):
-        page.screenshot(path=Path(folder) / f"{name}.png")
 
 
 def test_in_forced_colours_one_sees_what_is_current(browse: Browse, sam: User, dana: User, ada: User) -> None:

@@ -1,8 +1,6 @@
 """The list of problems above every page for staff: it appears by itself, is accessible, and hides nothing."""
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
@@ -11,32 +9,30 @@ from playwright.sync_api import Page, expect
 from agentapp import breakers
 from agentapp.breakers import Thing
 from approvals import ledger
-from tests.e2e.conftest import violations
+from tests.e2e.looks import shot, sideways, violations
 
 pytestmark = pytest.mark.browser
 type Browse = Callable[..., Page]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [(1440, 900), (390, 844)], ids=["1440", "390"])
 def test_what_is_wrong_stands_above_the_page(
-    browse: Browse, complaints: list[str], transactional_db: None, ada: User, size: tuple[int, int], scheme: str
+    browse: Browse, complaints: list[str], transactional_db: None, ada: User, size: tuple[int, int]
 ) -> None:
     with ledger.transaction():
         for _ in range(3):
             breakers.failed(Thing("tool", "send"), "The line is dead.")
-    page = browse(ada, "/inbox/", *size, color_scheme=scheme)
+    page = browse(ada, "/inbox/", *size)
     banner = page.locator("#unwell")
     expect(banner).to_contain_text("1 breaker is open")
     expect(banner).to_contain_text("(send)")
-    if os.environ.get("SHOTS"):
-        page.screenshot(path=Path(os.environ["SHOTS"]) / f"unwell-{size[0]}-{scheme}.png")
+    shot(page, "unwell")
     box, main = banner.bounding_box(), page.locator("#main").bounding_box()
     assert box is not None
     assert main is not None
     assert box["y"] + box["height"] <= main["y"], "it lies over the page"
-    assert violations(page, scheme) == []
-    assert not page.evaluate("document.documentElement.scrollWidth > innerWidth")
+    assert violations(page) == []
+    assert not sideways(page)
     assert complaints == []
 
 

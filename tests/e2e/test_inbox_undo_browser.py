@@ -8,7 +8,8 @@ from playwright.sync_api import Page, expect
 
 from approvals.models import Approval
 from tests.agentapp.console.conftest import REFUND, make_waiting
-from tests.e2e.conftest import live, violations
+from tests.e2e.conftest import live
+from tests.e2e.looks import violations
 from tests.rows import take
 
 pytestmark = pytest.mark.browser

@@ -1,9 +1,7 @@
 """Insights in a browser: every tab at every size, the keys, and what a hidden tab does not request."""
 
-import os
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +11,8 @@ from playwright.sync_api import Page, expect
 
 from agentapp.insights import catch_up
 from agentapp.models import Agent, Breaker
-from tests.e2e.conftest import rested, violations
+from tests.e2e.conftest import rested
+from tests.e2e.looks import look, violations
 from tests.traffic import generate
 
 pytestmark = pytest.mark.browser
@@ -36,22 +35,17 @@ def traffic(mia: User, dana: User, marco: User) -> None:
     catch_up(most=timedelta(days=60))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [(1440, 900), (390, 844)], ids=["1440", "390"])
 def test_every_tab_is_accessible_and_keeps_the_policy(
-    browse: Browse, complaints: list[str], mia: User, traffic: None, size: Any, scheme: str
+    browse: Browse, complaints: list[str], mia: User, traffic: None, size: Any
 ) -> None:
-    page = browse(mia, "/insights/", *size, color_scheme=scheme)
-    wrong = {}
+    page = browse(mia, "/insights/", *size)
+    wrong: dict[str, list[str]] = {}
     for path in (*TABS, "/insights/?range=24h&team=payments"):
         page.goto(path)
         page.evaluate("for (const table of document.querySelectorAll('#card-waiting details')) table.open = true")
-        if os.environ.get("SHOTS"):
-            name = f"{path.strip('/?').replace('/', '-').replace('?', '-')}-{size[0]}-{scheme}.png"
-            page.screenshot(path=Path(os.environ["SHOTS"]) / name, full_page=True)
-        wrong[path] = violations(page, scheme)
-        assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), f"{path} scrolls sideways"
-    assert {path: found for path, found in wrong.items() if found} == {}
+        look(page, path, wrong, full_page=True)
+    assert wrong == {}
     assert complaints == []
 
 

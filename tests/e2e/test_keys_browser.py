@@ -9,7 +9,8 @@ from playwright.sync_api import Locator, Page, expect
 
 from approvals.models import Comment, Decision
 from tests.agentapp.console.conftest import make_waiting
-from tests.e2e.conftest import intercept, live, rested, violations
+from tests.e2e.conftest import intercept, live, rested
+from tests.e2e.looks import violations
 
 pytestmark = pytest.mark.browser
 Browse = Callable[..., Page]

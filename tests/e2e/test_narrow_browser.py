@@ -12,6 +12,7 @@ from agentapp.models import Agent
 from approvals import ledger
 from tests.agentapp.console.conftest import make_waiting
 from tests.conftest import Clerk, says
+from tests.e2e.looks import sideways
 
 pytestmark = pytest.mark.browser
 Browse = Callable[..., Page]
@@ -75,6 +76,6 @@ def test_why_one_may_not_write_in_a_conversation_is_a_line_beside_its_icon(
         assert 0 < text["x"] - icon["x"] - icon["width"] < 16, "the words begin beside the icon"
         assert box["height"] < 90, "the note leaves the page to what was said"
         assert cut_words(page) == []
-        assert not page.evaluate("document.documentElement.scrollWidth > innerWidth")
+        assert not sideways(page)
         Agent.objects.update(enabled=False)
         page.reload()

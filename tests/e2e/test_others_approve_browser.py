@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 
 from tests.agentapp.console.conftest import make_waiting
-from tests.e2e.conftest import violations
+from tests.e2e.looks import violations
 
 pytestmark = pytest.mark.browser
 type Browse = Callable[..., Page]

@@ -1,8 +1,6 @@
 """The page of a plan in a browser: people read call by call what they approve, and later what became of each."""
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from approvals.models import Approval
 from tests.conftest import Clerk, calls, says
-from tests.e2e.conftest import violations
+from tests.e2e.looks import look
 from tests.plans import ANN, BOB, EVE, a_plan, approved_plan, let_plan, made, refund
 
 pytestmark = pytest.mark.browser
@@ -38,24 +36,18 @@ def under_way(planning: Clerk, dana: User) -> Approval:
     return approved_plan(planning, dana, [ANN, BOB, EVE], calls(made("a", ANN)), other)[1]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [(1440, 900), (390, 844)], ids=["1440", "390"])
 def test_every_page_of_a_plan_is_accessible_and_keeps_the_policy(
-    browse: Browse, complaints: list[str], marco: User, asked: Approval, under_way: Approval, size: Any, scheme: str
+    browse: Browse, complaints: list[str], marco: User, asked: Approval, under_way: Approval, size: Any
 ) -> None:
-    page = browse(marco, "/inbox/", *size, color_scheme=scheme)
-    wrong = {}
+    page = browse(marco, "/inbox/", *size)
+    wrong: dict[str, list[str]] = {}
     paths = {"plan": f"/approvals/{asked.pk}/", "under-way": f"/approvals/{under_way.pk}/"}
     paths["peek"] = f"/inbox/?id={asked.pk}"
     for name, path in paths.items():
         page.goto(path)
-        if os.environ.get("SHOTS"):
-            page.evaluate("document.querySelectorAll('.scroll').forEach(e => e.style.overflow = 'visible')")
-            page.screenshot(path=Path(os.environ["SHOTS"]) / f"{name}-{size[0]}-{scheme}.png", full_page=True)
-            page.goto(path)
-        wrong[path] = violations(page, scheme)
-        assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), f"{path} scrolls sideways"
-    assert {path: found for path, found in wrong.items() if found} == {}
+        look(page, name, wrong)
+    assert wrong == {}
     assert complaints == []
 
 

@@ -1,4 +1,4 @@
-"""A forgotten password in a browser: every page of it in both themes, and the whole way without JavaScript."""
+"""A forgotten password in a browser: every page of it in both schemes, and the whole way without JavaScript."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -10,7 +10,8 @@ from celery import current_app
 from django.contrib.auth.models import User
 from playwright.sync_api import Page, Request, expect
 
-from tests.e2e.test_signin_browser import EXPECTED, SIZES, code, look, sign_in
+from tests.e2e.looks import look
+from tests.e2e.test_signin_browser import EXPECTED, SIZES, code, sign_in
 
 pytestmark = pytest.mark.browser
 type Browse = Callable[..., Page]
@@ -41,33 +42,32 @@ def link_in(mail: Any) -> str:
     return str(re.findall(r"http\S+/login/reset/\S+", mail.body)[0])
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES, ids=["1440", "390", "320"])
 def test_every_page_of_a_reset_is_accessible_and_keeps_the_policy(
-    browse: Browse, complaints: list[str], dana: User, mailoutbox: Any, scheme: str, size: tuple[int, int]
+    browse: Browse, complaints: list[str], dana: User, mailoutbox: Any, size: tuple[int, int]
 ) -> None:
-    wrong: dict[str, Any] = {}
-    page = browse(None, "/login/", *size, color_scheme=scheme)
-    look(page, "reset-signin", wrong)
+    wrong: dict[str, list[str]] = {}
+    page = browse(None, "/login/", *size)
+    look(page, "signin", wrong)
     page.get_by_role("link", name="Forgot your password?").click()
-    look(page, "reset-ask", wrong)
+    look(page, "ask", wrong)
     page.get_by_label("Mail", exact=True).fill("dana@example")
     page.get_by_role("button", name="Mail me a link").click()
     expect(page.get_by_text("Enter a valid email address.")).to_be_visible()
-    look(page, "reset-ask-wrong", wrong)
+    look(page, "ask-wrong", wrong)
     ask(page)
-    look(page, "reset-asked", wrong)
+    look(page, "asked", wrong)
     page.goto(link_in(mailoutbox[0]))
-    look(page, "reset-new", wrong)
+    look(page, "new", wrong)
     choose(page, "password", "else")
     expect(page.get_by_text("too short")).to_be_visible()
-    look(page, "reset-new-wrong", wrong)
+    look(page, "new-wrong", wrong)
     choose(page, NEW, NEW)
     expect(page.get_by_text("Your password was changed.")).to_be_visible()
-    look(page, "reset-changed", wrong)
+    look(page, "changed", wrong)
     page.goto(link_in(mailoutbox[0]))
     expect(page.get_by_text("This link is not valid.")).to_be_visible()
-    look(page, "reset-dead", wrong)
+    look(page, "dead", wrong)
     assert wrong == {}
     assert [text for text in complaints if not EXPECTED.search(text)] == []
 

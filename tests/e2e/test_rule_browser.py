@@ -1,8 +1,6 @@
 """The life of a rule in a real browser: accessible to everybody, with and without JavaScript."""
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,11 +13,9 @@ from agentapp.proposals import Proposal
 from approvals import configuration, rule_terms, rule_versions
 from approvals.models import Rule, RuleVersion
 from tests.agentapp.run_builder import RunBuilder, make_tool
-from tests.e2e.conftest import violations
-from tests.e2e.test_admin import keeps_to_its_width
+from tests.e2e.looks import look
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
-SHOTS = os.environ.get("SHOTS", "")
 
 
 @pytest.fixture
@@ -44,12 +40,11 @@ def rule(ada: User) -> Rule:
     return rule
 
 
-@pytest.mark.parametrize("color_scheme", ["light", "dark"])
 def test_the_page_of_a_rules_versions_is_accessible_in_each_of_its_states(
-    browse: Callable[..., Page], complaints: list[str], rule: Rule, ada: User, color_scheme: str
+    browse: Callable[..., Page], complaints: list[str], rule: Rule, ada: User
 ) -> None:
-    page = browse(ada, reverse("admin:rule_versions", args=[rule.pk]), color_scheme=color_scheme)
-    wrong = []
+    page = browse(ada, reverse("admin:rule_versions", args=[rule.pk]))
+    wrong: dict[str, list[str]] = {}
     states = (
         ("drafted", ""),
         ("simulated", "Simulate"),
@@ -65,12 +60,8 @@ def test_the_page_of_a_rules_versions_is_accessible_in_each_of_its_states(
             page.locator(".messagelist").wait_for()
         for width in (1440, 390, 320):
             page.set_viewport_size({"width": width, "height": 900})
-            wrong += [f"{state} at {width}: {found}" for found in violations(page, color_scheme)]
-            if not keeps_to_its_width(page):
-                wrong.append(f"{state}: wider than the window at {width}")
-            if SHOTS:
-                page.screenshot(path=Path(SHOTS) / f"{state}-{color_scheme}-{width}.png", full_page=True)
-    assert not wrong, "\n".join(wrong)
+            look(page, state, wrong, full_page=True)
+    assert wrong == {}
     assert complaints == []
 
 

@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
 
 from tests.agentapp.run_builder import told_run
-from tests.e2e.conftest import violations
+from tests.e2e.looks import violations
 
 pytestmark = pytest.mark.browser
 Browse = Callable[..., Page]
@@ -20,18 +20,17 @@ def opened(page: Page) -> None:
     page.locator(".runhead details.menu > summary:visible").click()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES)
 def test_the_menu_of_the_trace_is_accessible(
-    browse: Browse, complaints: list[str], sam: User, dana: User, size: tuple[int, int], scheme: str, tmp_path: Path
+    browse: Browse, complaints: list[str], sam: User, dana: User, size: tuple[int, int], tmp_path: Path
 ) -> None:
-    page = browse(sam, f"/runs/{told_run(sam, dana, 3).id}/", *size, color_scheme=scheme)
+    page = browse(sam, f"/runs/{told_run(sam, dana, 3).id}/", *size)
     opened(page)
     box = page.get_by_role("link", name="Export OTel JSON").bounding_box()
     assert box is not None
     assert box["x"] >= 0
     assert box["x"] + box["width"] <= size[0]
-    assert violations(page, scheme) == []
+    assert violations(page) == []
     assert complaints == []
 
 

@@ -1,8 +1,6 @@
 """The frame in a real browser: rail and tab bar, the palette, single keys and working without them, looks."""
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
@@ -12,48 +10,42 @@ from agentapp.models import Preferences, Run
 from approvals.models import Approval, Decision
 from tests.agentapp.console.conftest import make_waiting
 from tests.conftest import says
-from tests.e2e.conftest import live, violations
+from tests.e2e.conftest import live
+from tests.e2e.looks import look
 
 pytestmark = pytest.mark.browser
 Browse = Callable[..., Page]
 SIZES = [(1440, 900), (900, 800), (390, 844), (320, 640)]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: str(size[0]))
 def test_the_frame_is_accessible_at_every_width(
-    browse: Browse, complaints: list[str], sam: User, ada: User, size: tuple[int, int], scheme: str
+    browse: Browse, complaints: list[str], sam: User, ada: User, size: tuple[int, int]
 ) -> None:
     make_waiting(sam, expires_seconds=200)
     wrong: dict[str, list[str]] = {}
-    page = browse(ada, "/runs/", *size, color_scheme=scheme)
+    page = browse(ada, "/runs/", *size)
 
-    def look(name: str) -> None:
-        wrong[name] = violations(page, scheme)
-        assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), f"{name} scrolls sideways"
-        if os.environ.get("SHOTS"):
-            page.screenshot(path=Path(os.environ["SHOTS"]) / f"shell-{name}-{size[0]}-{scheme}.png")
-
-    look("runs")
+    look(page, "runs", wrong)
     expect(page.locator("main")).to_be_focused()
     page.locator("summary:visible", has_text="More" if size[0] < 720 else "Ada Admin").click()
     expect(page.get_by_role("button", name="Sign out")).to_be_visible()
-    look("menu")
+    look(page, "menu", wrong)
     page.keyboard.press("Escape")
     expect(page.get_by_role("button", name="Sign out")).to_be_hidden()
     live(page).keyboard.press("Control+k")
     page.keyboard.type("re")
     expect(page.get_by_role("option", name="refund_payment")).to_be_visible()
-    look("palette")
+    look(page, "palette", wrong)
     page.keyboard.press("Escape")
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keys on this page")).to_be_visible()
-    look("keys")
+    look(page, "keys", wrong)
     for name, path in {"search": "/search/?q=refund", "gone": "/nowhere/", "signed-in": "/signed-in/"}.items():
         page.goto(path)
-        look(name)
+        look(page, name, wrong)
 
-    assert {name: found for name, found in wrong.items() if found} == {}
+    assert wrong == {}
     assert [text for text in complaints if "404" not in text] == []
 
 

@@ -1,8 +1,6 @@
 """A passkey of a real browser signs a decision: what is stored verifies, and after a change nothing is decided."""
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
@@ -12,7 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 from approvals import accepting, signatures
 from approvals.models import Decision
 from tests.agentapp.console.conftest import make_waiting
-from tests.e2e.conftest import violations
+from tests.e2e.looks import look, shot, violations
 from tests.e2e.test_critical_browser import SIZES, add_passkey, come_back, long_ago, opened
 from tests.passkeys import Passkey
 from tests.rows import a_decision, take
@@ -31,11 +29,6 @@ def page(device: Callable[..., Page], dana: User) -> Page:
     return page
 
 
-def shoot(page: Page, name: str) -> None:
-    if folder := os.environ.get("SHOTS"):
-        page.screenshot(path=Path(folder) / f"{name}.png")
-
-
 def decided(page: Page) -> Locator:
     return page.locator(".decide")
 
@@ -48,14 +41,14 @@ def test_a_passkey_signs_the_decision_and_the_signature_verifies(page: Page, com
     expect(dialog.locator(".plain")).to_contain_text("$214.50")
     expect(dialog.get_by_role("button", name=SIGN)).to_be_focused()
     assert violations(page) == []
-    shoot(page, "signed")
+    shot(page, "signed")
     assert not Decision.objects.exists()
 
     dialog.get_by_role("button", name=SIGN).click()
 
     expect(decided(page)).to_contain_text("Approved")
     expect(page.locator("#side")).to_contain_text("Dana Whitfield approved, signed with a passkey")
-    shoot(page, "signed-done")
+    shot(page, "signed-done")
     kept = Decision.objects.get()
     assert (kept.type, kept.assurance) == ("approve", "signed")
     assert signatures.verify(kept)
@@ -173,25 +166,21 @@ def test_a_passkey_shown_in_place_is_enough_where_one_is_asked_and_a_password_is
     assert complaints == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES)
 def test_the_dialog_is_accessible_and_stays_in_its_width(
-    browse: Browse, complaints: list[str], sam: User, dana: User, marco: User, size: tuple[int, int], scheme: str
+    browse: Browse, complaints: list[str], sam: User, dana: User, marco: User, size: tuple[int, int]
 ) -> None:
     levels = {"signed": "Your passkey signs", "passkey": "Still needed", "totp": "Still needed"}
     Passkey().keep_for(dana)
-    wrong = {}
+    wrong: dict[str, list[str]] = {}
     for level, words in levels.items():
         for who in (dana, marco):
             approval = make_waiting(sam, assurance_needed=level, risk="high")
-            page = browse(who, f"/approvals/{approval.pk}/?do=approve", *size, color_scheme=scheme)
+            page = browse(who, f"/approvals/{approval.pk}/?do=approve", *size)
             state = f"{level}-{'with' if who == dana else 'without'}"
             expect(page.locator("#assurance [role=status]")).to_contain_text(words if who == dana else "You have n")
             come_back(page)
-            if folder := os.environ.get("SHOTS"):
-                page.screenshot(path=Path(folder) / f"{state}-{size[0]}-{scheme}.png")
-            wrong[state] = violations(page, scheme)
-            assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), f"{state} scrolls sideways"
+            look(page, state, wrong)
             page.context.close()
-    assert {state: found for state, found in wrong.items() if found} == {}
+    assert wrong == {}
     assert complaints == []

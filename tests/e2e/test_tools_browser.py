@@ -1,8 +1,6 @@
 """Tools, trying one, and the history of changes, in a browser: by keys, at every size, under the policy."""
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
@@ -17,7 +15,8 @@ from approvals.models import Rule
 from tests import clerk_tools
 from tests.clerk_tools import EFFECTS
 from tests.conftest import Clerk, call, calls, says
-from tests.e2e.conftest import rested, violations
+from tests.e2e.conftest import rested
+from tests.e2e.looks import look
 
 pytestmark = pytest.mark.browser
 type Browse = Callable[..., Page]
@@ -56,13 +55,12 @@ PATHS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [(1440, 900), (800, 900), (390, 844)], ids=["1440", "800", "390"])
 def test_every_page_about_tools_is_accessible_and_keeps_the_policy(
-    browse: Browse, complaints: list[str], ada: User, known: Clerk, size: tuple[int, int], scheme: str
+    browse: Browse, complaints: list[str], ada: User, known: Clerk, size: tuple[int, int]
 ) -> None:
-    page = browse(ada, "/tools/", *size, color_scheme=scheme)
-    wrong = {}
+    page = browse(ada, "/tools/", *size)
+    wrong: dict[str, list[str]] = {}
     for name, path in PATHS.items():
         page.goto(path)
         if name == "changes":
@@ -73,11 +71,8 @@ def test_every_page_about_tools_is_accessible_and_keeps_the_policy(
             page.get_by_label("Amount").fill("12.5")
             page.get_by_role("button", name="Dry run").click()
             expect(page.locator("#verdict")).to_contain_text("Nothing was sent.")
-        if os.environ.get("SHOTS"):
-            page.screenshot(path=Path(os.environ["SHOTS"]) / f"{name}-{size[0]}-{scheme}.png")
-        wrong[path] = violations(page, scheme)
-        assert not page.evaluate("document.documentElement.scrollWidth > innerWidth"), f"{path} scrolls sideways"
-    assert {path: found for path, found in wrong.items() if found} == {}
+        look(page, name, wrong)
+    assert wrong == {}
     assert complaints == []
 
 
