@@ -12,7 +12,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -24,6 +27,8 @@ NOT_INHERITED = (
     "DATABASE_URL", "REDIS_URL", "DATA_DIR", "TOOL_MODULES", "SECRET_KEY", "ALLOWED_HOSTS", "DEBUG",
     "PREPARED_STATEMENTS", "PYTHONDONTWRITEBYTECODE",
 )  # fmt: skip
+# So many steps that use one processor each run beside each other.
+BESIDE = 2
 CHROMIUM = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 DATABASE = os.environ.get("TEST_DATABASE_URL", "postgres://postgres@127.0.0.1:5432/postgres")
@@ -41,6 +46,8 @@ class Step:
     lacks: str = ""
     cut_off: int = 0
     """The exit status of the command if it could not ask anybody outside."""
+    spread: bool = False
+    """It uses all processors itself, so it runs alone."""
 
 
 def main() -> int:
@@ -54,11 +61,9 @@ def main() -> int:
     passed: list[Step] = []
     cut_off: list[Step] = []
     with tempfile.TemporaryDirectory(prefix="countersign-test-") as folder:
-        for step in steps(wanted, Path(folder)):
-            if step.lacks:
-                missing.append(step)
-                continue
-            code = run(step, Path(folder))
+        every = steps(wanted, Path(folder))
+        missing += [step for step in every if step.lacks]
+        for step, code in run_all([step for step in every if not step.lacks], Path(folder)):
             (passed if code == 0 else cut_off if code == step.cut_off else failed).append(step)
     return summary(passed, failed, missing, cut_off)
 
@@ -68,12 +73,13 @@ def steps(wanted: list[str], folder: Path) -> list[Step]:
     every = [
         *checks(folder),
         embedded(folder, once="services" in wanted and not has_services.lacks),
-        peers(folder),
-        spreadsheet(folder),
         services(has_services),
         browser(folder),
-        stack(has_services),
+        # One processor each. The longest first.
         *faults(folder),
+        stack(has_services),
+        peers(folder),
+        spreadsheet(folder),
     ]
     return [step for step in every if step.group in wanted]
 
@@ -118,7 +124,7 @@ def embedded(folder: Path, once: bool) -> Step:
     environment = {"DEBUG": "true", "DATA_DIR": str(folder / "embedded")}
     marks = "not browser and not postgresql and not redis and not peers and not spreadsheet and not faults"
     marks += " and (apart or not pages)" if once else ""
-    return Step("embedded", "tests on SQLite, embedded", pytest(marks), environment)
+    return Step("embedded", "tests on SQLite, embedded", pytest(marks), environment, spread=True)
 
 
 def peers(folder: Path) -> Step:
@@ -160,18 +166,19 @@ def services(has: Services) -> Step:
     # As in workers. PostgreSQL would spend a quarter of this group's time on planning the same queries again; `stack`
     # asks as web processes do.
     environment = {**has.environment, "PREPARED_STATEMENTS": "true"}
-    return Step("services", "tests on PostgreSQL and Redis", command, environment, "; ".join(has.lacks))
+    lacks = "; ".join(has.lacks)
+    return Step("services", "tests on PostgreSQL and Redis", command, environment, lacks, spread=True)
 
 
 def browser(folder: Path) -> Step:
     environment = {"DEBUG": "true", "DATA_DIR": str(folder / "browser")}
     command = [*pytest("browser and not redis"), "tests/e2e"]
-    return Step("browser", "tests in Chromium", command, environment, no_chromium())
+    return Step("browser", "tests in Chromium", command, environment, no_chromium(), spread=True)
 
 
 def stack(has: Services) -> Step:
     lacks = [*has.lacks, *filter(None, [no_chromium()])]
-    # One process: its tests share the stack, and two stacks would only compete for the processors.
+    # One process: its tests share the stack.
     command = [*pytest("browser and redis", spread=False), "tests/e2e"]
     return Step("stack", "tests in Chromium on the real stack", command, has.environment, "; ".join(lacks))
 
@@ -229,15 +236,34 @@ def pytest(marks: str, spread: bool = True) -> list[str]:
     return [sys.executable, "-m", "pytest", "-q", "-m", marks, *processes, "--durations=5"]
 
 
+def run_all(every: Iterable[Step], folder: Path) -> Iterator[tuple[Step, int]]:
+    """Each step and its exit status, in order. Neighbours that are not spread run beside each other."""
+    for spread, neighbours in groupby(every, key=lambda step: step.spread):
+        if spread:
+            yield from ((step, run(step, folder)) for step in neighbours)
+            continue
+        with ThreadPoolExecutor(BESIDE) as beside:
+            begun = [(step, beside.submit(run, step, folder)) for step in neighbours]
+            yield from ((step, ended.result()) for step, ended in begun)
+
+
 def run(step: Step, folder: Path) -> int:
-    print(f"\n=== {step.name} {'=' * max(3, 90 - len(step.name))}", flush=True)
+    """Print what the command prints, as it does if it runs alone, else in one piece. Returns its exit status."""
+    heading = f"\n=== {step.name} {'=' * max(3, 90 - len(step.name))}\n"
     inherited = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
     # Compiled once for all steps and the processes they start, and deleted with the folder.
     inherited["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
+    if step.spread:
+        print(heading, end="", flush=True)
     began = time.monotonic()
-    code = subprocess.run(step.command, cwd=ROOT, env={**inherited, **step.environment}, check=False).returncode
+    done = subprocess.run(
+        step.command, cwd=ROOT, env={**inherited, **step.environment}, check=False, text=True, errors="replace",
+        stdout=None if step.spread else subprocess.PIPE, stderr=None if step.spread else subprocess.STDOUT,
+    )  # fmt: skip
+    code = done.returncode
     said = "ok" if code == 0 else "NOT RUN" if code == step.cut_off else f"FAILED ({code})"
-    print(f"--- {step.name}: {said}, {time.monotonic() - began:.0f} s", flush=True)
+    printed = "" if step.spread else heading + done.stdout
+    print(f"{printed}--- {step.name}: {said}, {time.monotonic() - began:.0f} s", flush=True)
     return code
 
 
