@@ -11,13 +11,14 @@ from django.db.models import QuerySet
 
 from approvals import ledger
 from approvals.clock import Now
+from approvals.entitlement import deciders
 from approvals.models import Absence
 from approvals.standing import Refusal
 
 
 def deputies(user: User) -> QuerySet[User]:
     """Who can stand in for a person: everybody else who may decide."""
-    return User.objects.with_perm("approvals.decide_approval").exclude(pk=user.pk).order_by("first_name", "username")
+    return deciders().exclude(pk=user.pk).order_by("first_name", "username")
 
 
 def of(user: User) -> Absence | None:

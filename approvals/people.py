@@ -32,7 +32,7 @@ def audience(cards: Sequence[Card]) -> list[dict[int, Ways]]:
     wanted = wanting(Kind.WAITING)
     if not wanted:
         return [{} for _ in cards]
-    able = User.objects.with_perm("approvals.decide_approval").filter(pk__in=wanted)
+    able = entitlement.deciders().filter(pk__in=wanted)
     lent = Exists(entitlement.delegations().filter(deputy=OuterRef("pk")))
     teams: dict[int, set[int]] = defaultdict(set)
     ways: dict[int, Ways] = {}
