@@ -141,6 +141,7 @@ MIDDLEWARE = [
     "agentapp.console.last_seen.note",
     "agentapp.discretion.middleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "agentapp.console.problems.FoundNothing",
     "agentapp.console.problems.say_what_is_no_page",
 ]
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.contrib.auth.models import Group, Permission, User
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.middleware.csrf import REASON_NO_CSRF_COOKIE
 from django.shortcuts import render
 from django.template.loader import render_to_string
@@ -92,6 +92,24 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     section = request.path.strip("/").partition("/")[0]
     words = _GONE.get(section, "There is no such page, or it is not for you to see.")
     return _answer(request, 404, Problem("There is nothing here", words, icon="search"))
+
+
+class FoundNothing:
+    """Middleware that answers with `not_found` also where DEBUG is on, as in the demo. Django would list every address
+    there, and tell somebody who may not see a request where in the code that was decided.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self._get_response(request)
+        is_no_address = response.status_code == 404 and request.resolver_match is None
+        return not_found(request, Http404()) if settings.DEBUG and is_no_address else response
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        """The answer where a view found nothing. Without DEBUG, Django asks `not_found` itself, and logs it."""
+        return not_found(request, exception) if settings.DEBUG and isinstance(exception, Http404) else None
 
 
 def say_what_is_no_page(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:

@@ -3,6 +3,7 @@
 import logging
 import re
 import uuid
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -103,7 +104,15 @@ def test_what_is_sent_to_a_page_that_takes_nothing_is_refused_without_a_page(pag
     assert (answer.status_code, answer.content) == (405, b"")
 
 
-def test_a_page_that_is_not_there_says_so_in_the_frame_of_who_is_signed_in(page: Client) -> None:
+# Django has a page of its own for this where DEBUG is on, as in the demo.
+in_the_demo_too = pytest.mark.parametrize("debug", [False, True], ids=["in production", "in the demo"])
+
+
+@in_the_demo_too
+def test_a_page_that_is_not_there_says_so_in_the_frame_of_who_is_signed_in(
+    page: Client, settings: Any, debug: bool
+) -> None:
+    settings.DEBUG = debug
     answer = page.get("/nowhere/")
 
     assert answer.status_code == 404
@@ -111,16 +120,22 @@ def test_a_page_that_is_not_there_says_so_in_the_frame_of_who_is_signed_in(page:
     assert '<nav class="nav" aria-label="Main">' in answer.content.decode()
 
 
+@in_the_demo_too
 @pytest.mark.parametrize("section", ["approvals", "runs"])
-def test_what_may_not_be_seen_and_what_is_not_there_are_answered_alike(page: Client, section: str) -> None:
+def test_what_may_not_be_seen_and_what_is_not_there_are_answered_alike(
+    page: Client, settings: Any, section: str, debug: bool
+) -> None:
+    settings.DEBUG = debug
     answer = page.get(f"/{section}/0199f7a2-6d5e-7c3e-9a4b-8f1f6f0f2b11/")
 
     assert answer.status_code == 404
     assert "or it is not for you to see" in answer.content.decode()
 
 
+@in_the_demo_too
 @pytest.mark.django_db
-def test_who_is_not_signed_in_sees_the_same_without_a_frame(client: Client) -> None:
+def test_who_is_not_signed_in_sees_the_same_without_a_frame(client: Client, settings: Any, debug: bool) -> None:
+    settings.DEBUG = debug
     answer = client.get("/nowhere/")
 
     assert answer.status_code == 404
