@@ -13,7 +13,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -46,8 +47,8 @@ class Step:
     lacks: str = ""
     cut_off: int = 0
     """The exit status of the command if it could not ask anybody outside."""
-    spread: bool = False
-    """It uses all processors itself, so it runs alone."""
+    alone: bool = False
+    """It uses all processors itself, or what it makes is needed by others."""
 
 
 def main() -> int:
@@ -104,14 +105,15 @@ def checks(folder: Path) -> list[Step]:
         "STATIC_ROOT": str(folder / "static"),
     }
     manage = [sys.executable, "manage.py"]
+    collect = [*manage, "collectstatic", "--noinput", "--verbosity", "0"]
     return [
+        Step("checks", "collectstatic", collect, production, alone=True),  # before check --deploy looks for them
         Step("checks", "ruff check", [str(BIN / "ruff"), "check", "--quiet", "."]),
         Step("checks", "ruff format", [str(BIN / "ruff"), "format", "--check", "--quiet", "."]),
         Step("checks", "import contracts", [str(BIN / "lint-imports"), "--no-cache"]),
         Step("checks", "types", [str(BIN / "mypy"), "agentapp", "approvals"], debug),
         Step("checks", "migrations", [*manage, "makemigrations", "--check", "--dry-run"], debug),
         Step("checks", "manage.py check", [*manage, "check", "--fail-level", "ERROR"], debug),
-        Step("checks", "collectstatic", [*manage, "collectstatic", "--noinput", "--verbosity", "0"], production),
         Step("checks", "check --deploy", [*manage, "check", "--deploy", "--fail-level", "WARNING"], production),
         Step("checks", "list of what it is made of", [sys.executable, ".ci/sbom.py", str(folder / "sbom.json")]),
         # The sources of advisories may be unreachable here. Then this is listed as not run, and is no failure.
@@ -124,7 +126,7 @@ def embedded(folder: Path, once: bool) -> Step:
     environment = {"DEBUG": "true", "DATA_DIR": str(folder / "embedded")}
     marks = "not browser and not postgresql and not redis and not peers and not spreadsheet and not faults"
     marks += " and (apart or not pages)" if once else ""
-    return Step("embedded", "tests on SQLite, embedded", pytest(marks), environment, spread=True)
+    return Step("embedded", "tests on SQLite, embedded", pytest(marks), environment, alone=True)
 
 
 def peers(folder: Path) -> Step:
@@ -167,13 +169,13 @@ def services(has: Services) -> Step:
     # asks as web processes do.
     environment = {**has.environment, "PREPARED_STATEMENTS": "true"}
     lacks = "; ".join(has.lacks)
-    return Step("services", "tests on PostgreSQL and Redis", command, environment, lacks, spread=True)
+    return Step("services", "tests on PostgreSQL and Redis", command, environment, lacks, alone=True)
 
 
 def browser(folder: Path) -> Step:
     environment = {"DEBUG": "true", "DATA_DIR": str(folder / "browser")}
     command = [*pytest("browser and not redis"), "tests/e2e"]
-    return Step("browser", "tests in Chromium", command, environment, no_chromium(), spread=True)
+    return Step("browser", "tests in Chromium", command, environment, no_chromium(), alone=True)
 
 
 def stack(has: Services) -> Step:
@@ -237,33 +239,52 @@ def pytest(marks: str, spread: bool = True) -> list[str]:
 
 
 def run_all(every: Iterable[Step], folder: Path) -> Iterator[tuple[Step, int]]:
-    """Each step and its exit status, in order. Neighbours that are not spread run beside each other."""
-    for spread, neighbours in groupby(every, key=lambda step: step.spread):
-        if spread:
-            yield from ((step, run(step, folder)) for step in neighbours)
+    """Each step and its exit status, as they end. Neighbours run beside each other unless they must be alone."""
+    for alone, neighbours in groupby(every, key=lambda step: step.alone):
+        if not alone:
+            yield from run_beside(neighbours, folder)
             continue
-        with ThreadPoolExecutor(BESIDE) as beside:
-            begun = [(step, beside.submit(run, step, folder)) for step in neighbours]
-            yield from ((step, ended.result()) for step, ended in begun)
+        for step in neighbours:
+            print(heading(step), flush=True)
+            yield step, told(step, *run(step, folder, None))
 
 
-def run(step: Step, folder: Path) -> int:
-    """Print what the command prints, as it does if it runs alone, else in one piece. Returns its exit status."""
-    heading = f"\n=== {step.name} {'=' * max(3, 90 - len(step.name))}\n"
+def run_beside(steps: Iterable[Step], folder: Path) -> Iterator[tuple[Step, int]]:
+    """What each step says is printed when it has ended."""
+    beside = ThreadPoolExecutor(BESIDE)
+    try:
+        begun = {}
+        for number, step in enumerate(steps):
+            said = folder / f"said-{step.group}-{number}"
+            begun[beside.submit(run, step, folder, said)] = step, said
+        for ended in as_completed(begun):
+            step, said = begun[ended]
+            print(heading(step), flush=True)
+            sys.stdout.buffer.write(said.read_bytes())
+            yield step, told(step, *ended.result())
+    finally:
+        # After Ctrl-C, what has not begun does not begin.
+        beside.shutdown(cancel_futures=True)
+
+
+def run(step: Step, folder: Path, said: Path | None) -> tuple[int, float]:
+    """The exit status of a step, and its seconds. `said`: the file that gets what it says, if that is not printed."""
     inherited = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
     # Compiled once for all steps and the processes they start, and deleted with the folder.
     inherited["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
-    if step.spread:
-        print(heading, end="", flush=True)
-    began = time.monotonic()
-    done = subprocess.run(
-        step.command, cwd=ROOT, env={**inherited, **step.environment}, check=False, text=True, errors="replace",
-        stdout=None if step.spread else subprocess.PIPE, stderr=None if step.spread else subprocess.STDOUT,
-    )  # fmt: skip
-    code = done.returncode
+    environment, began = {**inherited, **step.environment}, time.monotonic()
+    with said.open("wb") if said else nullcontext() as output:
+        done = subprocess.run(step.command, cwd=ROOT, env=environment, check=False, stdout=output, stderr=output)
+    return done.returncode, time.monotonic() - began
+
+
+def heading(step: Step) -> str:
+    return f"\n=== {step.name} {'=' * max(3, 90 - len(step.name))}"
+
+
+def told(step: Step, code: int, seconds: float) -> int:
     said = "ok" if code == 0 else "NOT RUN" if code == step.cut_off else f"FAILED ({code})"
-    printed = "" if step.spread else heading + done.stdout
-    print(f"{printed}--- {step.name}: {said}, {time.monotonic() - began:.0f} s", flush=True)
+    print(f"--- {step.name}: {said}, {seconds:.0f} s", flush=True)
     return code
 
 

@@ -50,7 +50,7 @@ def race(*contenders: Callable[[], Any]) -> list[Any]:
 class Meanwhile:
     """Wraps a function so that somebody else begins a change just before it: a row the caller holds delays it.
 
-    `done` waits until the change is made.
+    `done` waits until the change is made. For PostgreSQL, where it can be under way at the same time.
     """
 
     def __init__(self, change: Callable[[], object], act: Callable[..., Any]) -> None:
@@ -107,14 +107,8 @@ class HeldUp:
 
 
 def met(other: threading.Thread) -> None:
-    """Wait until somebody else has done their part, or waits for a lock that the caller holds.
-
-    SQLite does not tell who waits. Two seconds are enough to get that far there.
-    """
-    if connection.vendor == "sqlite":
-        other.join(2)
-    else:
-        until(lambda: not other.is_alive() or _somebody_waits(), "the other to be done, or to wait for a lock")
+    """Wait until somebody else has done their part, or waits for a lock that the caller holds. For PostgreSQL."""
+    until(lambda: not other.is_alive() or _somebody_waits(), "the other to be done, or to wait for a lock")
 
 
 def _somebody_waits() -> bool:

@@ -27,17 +27,19 @@ SETTLED = "document.getAnimations().filter((one) => one instanceof CSSTransition
 
 def violations(page: Page) -> list[str]:
     """What axe finds wrong with a page as it stands, in the light scheme; and with its colours in the dark one."""
-    # While content is being replaced, axe's findings about it mean nothing.
-    page.wait_for_function("() => !window.heard?.asking")
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE.read_text())
-    found: list[str]
     if width(page) < PHONE:
-        found = page.evaluate(FOUND, ALL_BUT_COLOURS)
-        return found
-    found = page.evaluate(FOUND)
+        return _found(page, ALL_BUT_COLOURS)
+    found = _found(page, {})
     with dark(page):
-        found += [f"dark {one}" for one in page.evaluate(FOUND, COLOURS)]
+        return found + [f"dark {one}" for one in _found(page, COLOURS)]
+
+
+def _found(page: Page, more: dict[str, Any]) -> list[str]:
+    # While content is being replaced, axe's findings about it mean nothing.
+    page.wait_for_function("() => !window.heard?.asking")
+    found: list[str] = page.evaluate(FOUND, more)
     return found
 
 
@@ -52,8 +54,8 @@ def dark(page: Page) -> Iterator[None]:
 
 
 def width(page: Page) -> int:
-    size = page.viewport_size
-    return size["width"] if size else 0
+    assert page.viewport_size is not None
+    return page.viewport_size["width"]
 
 
 def sideways(page: Page) -> bool:

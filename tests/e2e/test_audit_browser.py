@@ -48,13 +48,13 @@ def test_every_page_of_the_trail_is_accessible_and_keeps_the_policy_at_every_wid
     }  # fmt: skip
     page = browse(mia, "/audit/")
     wrong: dict[str, list[str]] = {}
-    for path, name in paths.items():
-        page.goto(path)
-        if name == "audit":
-            page.locator(f"[data-event='{event.pk}']").click()
-            expect(page.locator("tr.detail")).to_be_visible()
-        for width, height in SIZES:
-            page.set_viewport_size({"width": width, "height": height})
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        for path, name in paths.items():
+            page.goto(path)
+            if name == "audit":
+                page.locator(f"[data-event='{event.pk}']").click()
+                expect(page.locator("tr.detail")).to_be_visible()
             look(page, name, wrong)
     assert wrong == {}
     assert complaints == []

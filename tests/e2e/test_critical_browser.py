@@ -219,7 +219,7 @@ def test_the_dialog_is_accessible_and_stays_in_its_width_in_both_states(
     wrong: dict[str, list[str]] = {}
     for state, words in (("needed", NEEDED), ("assured", "Signed in again")):
         expect(page.locator("#assurance [role=status]")).to_contain_text(words)
-        look(page, f"critical-{state}", wrong)
+        look(page, state, wrong)
         if state == "needed":
             page.goto(f"/reauthenticate/?next=/approvals/{approval.pk}/%3Fdo%3Dapprove")
             page.get_by_label("Password").fill(PASSWORD)

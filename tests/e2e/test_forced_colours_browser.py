@@ -39,11 +39,11 @@ def test_in_forced_colours_one_sees_what_is_current(browse: Browse, sam: User, d
         ],
     )
     assert seen.pop(".tabs a:not([aria-current])") is False
-    shot(page, "forced-inbox")
+    shot(page, "inbox")
     page.goto(f"/approvals/{approval.pk}/")
     live(page).keyboard.press("r")
     expect(page.locator("#reject-dialog")).to_be_visible()
-    shot(page, "forced-reject")
+    shot(page, "reject")
     seen |= page.evaluate(MARKS, [[".segment [aria-current]", None, foot], [".pick:has(:checked)", None, foot]])
     assert [selector for selector, is_seen in seen.items() if not is_seen] == []
     assert violations(page) == []

@@ -8,8 +8,9 @@ from playwright.sync_api import Page
 from tests.e2e.looks import look
 
 pytestmark = pytest.mark.browser
-DIM = "p { color: #444; background: #333; transition: color 9s }"
-PAGE = "<html lang=en><title>A page</title><style>{style}</style><main><h1>A page</h1>{body}</main>"
+DIM = "p { color: #444; background: #333 }"
+STYLE = "<style>p {{ transition: all 9s }} {style}</style>"
+PAGE = f"<html lang=en><title>A page</title>{STYLE}<main><h1>A page</h1>{{body}}</main>"
 
 
 @pytest.mark.parametrize(

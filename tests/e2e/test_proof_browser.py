@@ -42,10 +42,10 @@ def break_one() -> Event:
 def faults(page: Page, name: str) -> dict[str, list[str]]:
     """What is wrong with the pages that show the state of the chain, at every width."""
     wrong: dict[str, list[str]] = {}
-    for path, what in PATHS.items():
-        page.goto(path)
-        for width, height in SIZES:
-            page.set_viewport_size({"width": width, "height": height})
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        for path, what in PATHS.items():
+            page.goto(path)
             look(page, f"{what} {name}", wrong)
     return wrong
 

@@ -58,10 +58,10 @@ def test_trace_and_list_are_accessible_and_keep_the_policy_at_every_width(
     paths |= {"/runs/": "list", "/runs/?tool=get_order&sort=activity&since=7d": "filtered"}
     page = browse(sam, "/runs/")
     wrong: dict[str, list[str]] = {}
-    for path, name in paths.items():
-        page.goto(path)
-        for width, height in SIZES:
-            page.set_viewport_size({"width": width, "height": height})
+    for width, height in SIZES:
+        page.set_viewport_size({"width": width, "height": height})
+        for path, name in paths.items():
+            page.goto(path)
             look(page, name, wrong)
     assert wrong == {}
     assert complaints == []

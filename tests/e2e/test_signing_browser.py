@@ -41,14 +41,14 @@ def test_a_passkey_signs_the_decision_and_the_signature_verifies(page: Page, com
     expect(dialog.locator(".plain")).to_contain_text("$214.50")
     expect(dialog.get_by_role("button", name=SIGN)).to_be_focused()
     assert violations(page) == []
-    shot(page, "signed")
+    shot(page, "before")
     assert not Decision.objects.exists()
 
     dialog.get_by_role("button", name=SIGN).click()
 
     expect(decided(page)).to_contain_text("Approved")
     expect(page.locator("#side")).to_contain_text("Dana Whitfield approved, signed with a passkey")
-    shot(page, "signed-done")
+    shot(page, "done")
     kept = Decision.objects.get()
     assert (kept.type, kept.assurance) == ("approve", "signed")
     assert signatures.verify(kept)
