@@ -185,12 +185,21 @@ def _tables_are_emptied_quickly() -> Iterator[None]:
 @pytest.fixture
 def one_day() -> None:
     """For figures counted by day: the test must end on the day it begins. Just before midnight it waits."""
+    _begin_with(timedelta(seconds=30), "%Y-%m-%d")
 
-    def is_far_from_midnight() -> bool:
+
+@pytest.fixture
+def one_hour() -> None:
+    """The same for figures counted by the hour."""
+    _begin_with(timedelta(seconds=10), "%Y-%m-%d %H")
+
+
+def _begin_with(left: timedelta, of: str) -> None:
+    def is_left() -> bool:
         now = datetime.now(UTC)
-        return (now + timedelta(seconds=30)).date() == now.date()
+        return format(now + left, of) == format(now, of)
 
-    until(is_far_from_midnight, "midnight to pass")
+    until(is_left, "the next to begin")
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from tests.agentapp.insights.sql import FOR_PEOPLE, REAL_RUN, ask
 from tests.rows import a_request, take
 from tests.traffic import generate
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("one_hour")]
 TABS = ("/insights/", "/insights/cost/", "/insights/reliability/")
 CARDS = (
     "waiting", "time-to-decide", "by-tool", "by-person", "quick-approvals", "cost-by-day", "by-agent", "by-model",

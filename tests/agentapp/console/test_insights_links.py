@@ -25,7 +25,7 @@ from agentapp.models import ToolExecution
 from approvals.models import Decision
 from tests import opened
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("one_hour")]
 NOW = datetime(2026, 10, 20, 13, 24, 9, tzinfo=UTC)
 TABS = ("/insights/", "/insights/cost/", "/insights/reliability/")
 

@@ -23,7 +23,7 @@ from agentapp.models import Agent, ModelFigures, ModelUse, RollUp, Span
 from approvals.models import Approval
 from tests.rows import a_request, a_run
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("one_hour")]
 DAY = timedelta(days=1)
 JANUARY = datetime(2026, 1, 1, tzinfo=UTC)
 THREE_DAYS = {"range": "custom", "from": "2026-01-01", "to": "2026-01-03"}

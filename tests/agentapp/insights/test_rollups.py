@@ -19,7 +19,7 @@ from approvals.models import Approval, Decision, Question
 from tests.rows import a_decision, a_moment_ago, a_request, decide, in_state, read, take, undo, within_transaction
 from tests.traffic import generate
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("one_hour")]
 HOUR = timedelta(hours=1)
 
 
