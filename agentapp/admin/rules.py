@@ -166,8 +166,9 @@ class RuleAdmin(RuleLife, SwitchedAdmin):
     switch = "active"
     about = (
         "Which calls run, wait for a person or are refused. Of all rules that fit a call the strictest verdict wins: "
-        "deny, then ask, then allow. The order says which of several rules sets the terms. A change is a draft first: "
-        "it is simulated on the calls of the last 30 days, then activated."
+        "deny, then ask, then allow. The order says which of several gives the reason; of rules that ask, the "
+        "strictest terms of each count. A change is a draft first: it is simulated on the calls of the last 30 days, "
+        "then activated."
     )
     when_empty = "Without rules, reads run and every other call waits for a person. A rule can allow, ask or refuse."
     actions = ["switch_on", "switch_off"]

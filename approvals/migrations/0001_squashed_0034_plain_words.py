@@ -79,7 +79,7 @@ class Migration(migrations.Migration):
                 ('id', models.UUIDField(default=approvals.ids.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('name', models.SlugField(help_text='Shown to approvers, for example refunds-over-limit.', max_length=80, unique=True)),
                 ('description', models.TextField(blank=True, help_text='Why this rule exists, in words an approver understands.')),
-                ('order', models.PositiveIntegerField(default=100, help_text='Among equally strict rules that match, the lowest number sets the terms.')),
+                ('order', models.PositiveIntegerField(default=100, help_text='Of equally strict rules that match, the lowest number gives the reason, and its terms count; of rules that ask, the strictest terms of each.')),
                 ('active', models.BooleanField(default=True)),
                 ('agent', models.CharField(blank=True, help_text='Name of one agent. Empty means every agent.', max_length=80)),
                 ('route', models.CharField(blank=True, help_text='Name of one route. Empty means every route.', max_length=80)),

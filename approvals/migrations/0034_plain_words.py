@@ -391,7 +391,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='rule',
             name='order',
-            field=models.PositiveIntegerField(default=100, help_text='Among equally strict rules that match, the lowest number sets the terms.'),
+            field=models.PositiveIntegerField(default=100, help_text='Of equally strict rules that match, the lowest number gives the reason, and its terms count; of rules that ask, the strictest terms of each.'),
         ),
         migrations.AlterField(
             model_name='rule',

@@ -30,7 +30,9 @@ class Rule(models.Model):
     name = models.SlugField(max_length=80, unique=True, help_text="Shown to approvers, for example refunds-over-limit.")
     description = models.TextField(blank=True, help_text="Why this rule exists, in words an approver understands.")
     order = models.PositiveIntegerField(
-        default=100, help_text="Among equally strict rules that match, the lowest number sets the terms."
+        default=100,
+        help_text="Of equally strict rules that match, the lowest number gives the reason, and its terms count; of "
+        "rules that ask, the strictest terms of each.",
     )
     active = models.BooleanField(default=True)
     agent = models.CharField(max_length=80, blank=True, help_text="Name of one agent. Empty means every agent.")
