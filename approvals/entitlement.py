@@ -34,9 +34,6 @@ from approvals.models import HIGH_RISKS, Approval, Decision, DecisionType, Deleg
 from approvals.policy import RISK_ORDER
 from approvals.prepared import Given, Prepared
 
-# With several ways to sign in, Django must be told which of them knows permissions.
-_RIGHTS = "django.contrib.auth.backends.ModelBackend"
-
 type Person = int | Given
 """Somebody's id, or its place in a statement that is built once and used for everybody."""
 
