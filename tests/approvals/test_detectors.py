@@ -41,6 +41,15 @@ def test_a_secret_is_taken_out_and_what_stands_around_it_stays(text: str, shown:
     assert without_secrets(text) == shown
 
 
+@pytest.mark.parametrize("between", ["", "-", "_"])
+def test_what_follows_any_name_of_a_secret_is_taken_out(between: str) -> None:
+    of_two = ["api key", "secret key", "private key", "client secret", "access token", "refresh token", "auth token"]
+    joined = [name.replace(" ", between) for name in of_two if between or name == "api key"]
+    for name in ["password", "passwd", "passphrase", *joined]:
+        for text in (f"{name}: hunter2", f'{{"{name.upper()}": "hunter2"}}'):
+            assert without_secrets(text) == text.replace("hunter2", MASK)
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
