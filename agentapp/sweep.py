@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
-from agentapp import continuity, health, runs, switches
+from agentapp import continuity, health_figures, runs, switches
 from agentapp.models import Heartbeat, Run
 from approvals import claims, decisions, ledger, questions, standing, timing
 from approvals import nudges as approval_nudges
@@ -77,10 +77,10 @@ def is_due() -> bool:
     A last sweep in the future means that the database's clock was put back since.
     """
     lately = Now() - timedelta(seconds=settings.SWEEP_SECONDS / 2)
-    return not Heartbeat.objects.filter(pk=health.SWEEP, at__gt=lately, at__lte=Now()).exists()
+    return not Heartbeat.objects.filter(pk=health_figures.SWEEP, at__gt=lately, at__lte=Now()).exists()
 
 
 def _beat() -> None:
     """Record that the sweep is done, and so that a beat was sent, delivered and handled."""
-    if not Heartbeat.objects.filter(pk=health.SWEEP).update(at=Now()):
-        Heartbeat.objects.get_or_create(pk=health.SWEEP, defaults={"at": Now()})
+    if not Heartbeat.objects.filter(pk=health_figures.SWEEP).update(at=Now()):
+        Heartbeat.objects.get_or_create(pk=health_figures.SWEEP, defaults={"at": Now()})

@@ -16,7 +16,8 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from agentapp import health
-from agentapp.health import RECENT, Problem, figures
+from agentapp.health import Problem
+from agentapp.health_figures import RECENT, figures
 from agentapp.models import Breaker, KillSwitch, Run, ToolExecution, WebhookDelivery
 from agentapp.telemetry import counting
 from approvals.clock import Now

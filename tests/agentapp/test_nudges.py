@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from celery import Celery
 
-from agentapp import health, nudges, tasks
+from agentapp import health_figures, nudges, tasks
 from agentapp import sweep as sweeping
 from agentapp.models import Heartbeat, Run
 from approvals import broker
@@ -43,7 +43,7 @@ def test_a_sweep_that_has_yet_to_come_keeps_no_other_from_looking(clerk, a_broke
     """The database's clock was put back by two hours, and its last sweep was before that."""
     run, told = clerk.start(says("done")), []
     monkeypatch.setattr(tasks, "nudge", told.append)
-    Heartbeat.objects.create(pk=health.SWEEP, at=Now() + timedelta(hours=2))
+    Heartbeat.objects.create(pk=health_figures.SWEEP, at=Now() + timedelta(hours=2))
     tasks.sweep()
     assert told == [run.pk]
 
