@@ -1,6 +1,7 @@
 """Calls something that may hang, and goes on when its time is up."""
 
 import threading
+from asyncio import CancelledError
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -27,6 +28,10 @@ class DeadlineExceeded(Exception):
     """No answer in time. The call may still be running, and may still have its effect."""
 
 
+class Quit(Exception):
+    """The call tried to end its program, as `sys.exit` does, or its task. Only its own thread has ended."""
+
+
 def start[T](function: Callable[..., T], *args: Any) -> Future[T]:
     """Run a call in its own thread. A thread cannot be killed; one that hangs is left behind.
 
@@ -39,13 +44,13 @@ def within[T](seconds: float, function: Callable[..., T], *args: Any) -> T:
     """The result of a call, or DeadlineExceeded. Exceptions of the call itself pass through.
 
     The call has its own database connection, which is cut when nobody waits any more: a slow or hanging call takes none
-    from others.
+    from others. Raises Quit if the call tried to end the worker, which would lose every run it holds.
     """
     if isolation.is_on():
         return function(*args)
     let_go_of_database()
     line = Line()
-    future = _started(function, args, partial(outside_of_pool, line))
+    future = _started(_contained, (function, *args), partial(outside_of_pool, line))
     try:
         return future.result(seconds)
     except FutureTimeoutError:
@@ -54,6 +59,13 @@ def within[T](seconds: float, function: Callable[..., T], *args: Any) -> T:
             raise DeadlineExceeded(f"no answer in {seconds:g} s") from None
     # It has ended just now, or it timed out itself and says so.
     return future.result()
+
+
+def _contained[T](function: Callable[..., T], *args: Any) -> T:
+    try:
+        return function(*args)
+    except (SystemExit, KeyboardInterrupt, CancelledError) as error:
+        raise Quit(f"it raised {type(error).__name__}") from error
 
 
 def together[K, T](calls: Mapping[K, Callable[[], T]]) -> dict[K, T]:
@@ -91,5 +103,5 @@ def _started[T](function: Callable[..., T], args: tuple[Any, ...], connected: Co
         finally:
             connections.close_all()
 
-    threading.Thread(target=run, name=f"call-{getattr(function, '__name__', 'tool')}", daemon=True).start()
+    threading.Thread(target=run, name="call", daemon=True).start()
     return future

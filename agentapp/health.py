@@ -157,6 +157,18 @@ def _broken(row: dict[str, Any]) -> Problem | None:
     )
 
 
+def _losing_workers(row: dict[str, Any]) -> Problem | None:
+    if not row["paused"]:
+        return None
+    return Problem(
+        "runs_lose_workers",
+        f"{_count(row['paused'], 'run is', 'runs are')} paused, because worker after worker vanished while it had "
+        f"{'it' if row['paused'] == 1 else 'them'}.",
+        "The workers' logs, or the system's, say what ended them: too much memory, or a tool or model library that "
+        "crashes. Then resume the run, or cancel it. Other runs go on.",
+    )
+
+
 def _unsynced(row: dict[str, Any]) -> Problem | None:
     if not row["unsynced"]:
         return None
@@ -262,8 +274,8 @@ def _unsigned(row: dict[str, Any]) -> Problem | None:
 
 
 _CHECKS: tuple[Callable[[dict[str, Any]], Problem | None], ...] = (
-    _read_only, _restored, _ledger_broken, _unlooked, _ahead, _unswept, _late, _untold, _unsynced, _broken, _deaf,
-    _unanchored, _unsigned, _clocks,
+    _read_only, _restored, _ledger_broken, _unlooked, _ahead, _unswept, _late, _untold, _losing_workers, _unsynced,
+    _broken, _deaf, _unanchored, _unsigned, _clocks,
 )  # fmt: skip
 
 

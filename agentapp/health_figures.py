@@ -30,6 +30,7 @@ from django.utils import timezone
 from agentapp import continuity
 from agentapp.due import due
 from agentapp.models import Breaker, Heartbeat, KillSwitch, Run, Tool, WebhookEndpoint
+from agentapp.models.runs import MOST_WORKERS_LOST
 from agentapp.tools import python_source
 from approvals.clock import Now, heard
 from approvals.models import Anchor, Checkpoint, Notification, Verification
@@ -70,6 +71,7 @@ def figures() -> dict[str, Any]:
         "untold": _number_of(notifications),
         "broken": _number_of(broken),
         "first_broken": Subquery(broken.order_by("opened_at").values("key")[:1]),
+        "paused": _number_of(losing_workers()),
         "unsynced": _number_of(other_code),
         "first_unsynced": Subquery(other_code.order_by("name").values("name")[:1]),
         "deaf": _number_of(WebhookEndpoint.objects.filter(failing)),
@@ -82,6 +84,11 @@ def figures() -> dict[str, Any]:
     row: dict[str, Any] = ContentType.objects.order_by("pk").annotate(**asked).values(*asked)[0]
     heard(row["now"], asked_at)
     return row
+
+
+def losing_workers() -> QuerySet[Run]:
+    """The runs that were paused because worker after worker vanished while they had them."""
+    return Run.objects.filter(state=Run.State.PAUSED, workers_lost__gte=MOST_WORKERS_LOST)
 
 
 def _is_read_only() -> Any:

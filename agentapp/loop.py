@@ -76,6 +76,8 @@ def drive(run_id: uuid.UUID) -> Again | None:
 
 def _drive(run: Run) -> Again | None:
     try:
+        if run.loses_workers and run.cancel_requested_at is None:
+            return _put_aside(run)
         with isolation.isolated(run.is_mocked):
             state = _load(run)
             if state is not None:
@@ -84,6 +86,15 @@ def _drive(run: Run) -> Again | None:
     except runs.LeaseLost as lost:
         log.warning("Stopped driving %s: %s", run.pk, lost)
     return None
+
+
+def _put_aside(run: Run) -> None:
+    """Pause a run that probably ends every worker that takes it, before it ends this one."""
+    why = f"{run.workers_lost} workers in a row vanished while they had it."
+    log.error("%s is paused: %s", run.pk, why)
+    assert run.lease_token is not None
+    with ledger.transaction():
+        runs.pause(runs.held(run.pk, run.lease_token), ledger.SYSTEM, run.lease_token, why=why)
 
 
 def _load(run: Run) -> RunState | None:

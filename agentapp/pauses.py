@@ -17,10 +17,11 @@ from approvals.clock import Now, SecondsSince
 from approvals.models import Event
 
 
-def pause(run: Run, actor: str, token: uuid.UUID | None = None, beside: Run | None = None) -> bool:
+def pause(run: Run, actor: str, token: uuid.UUID | None = None, beside: Run | None = None, why: str = "") -> bool:
     """Pause a run until somebody resumes it; its requests stay open. The caller holds its lock.
 
-    `token`: the lease of the worker that pauses it. `beside`: the run that it is paused and resumed with.
+    `token`: the lease of the worker that pauses it. `beside`: the run that it is paused and resumed with. `why`: for
+    the record, if nobody asked for it.
     False: the run has ended, or a worker holds it.
     """
     changed = (
@@ -38,7 +39,7 @@ def pause(run: Run, actor: str, token: uuid.UUID | None = None, beside: Run | No
         )
     )
     if changed:
-        ledger.record(ledger.run_chain(run.pk), "run.paused", _with(beside), actor)
+        ledger.record(ledger.run_chain(run.pk), "run.paused", _with(beside) | ({"why": why} if why else {}), actor)
     return bool(changed)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.db.models import (
     BooleanField,
+    Case,
     CharField,
     DateTimeField,
     DecimalField,
@@ -15,6 +16,7 @@ from django.db.models import (
     QuerySet,
     TextField,
     UUIDField,
+    When,
 )
 from django.db.models.functions import Coalesce
 
@@ -63,6 +65,8 @@ def _claim() -> tuple[QuerySet[Run], dict[str, Any]]:
         "lease_until": LEASE_ENDS,
         "claimed_at": Now(),
         "started_at": Coalesce("started_at", Now()),
+        # Its last worker neither released it nor ended it.
+        "workers_lost": Case(When(state=Run.State.RUNNING, then=F("workers_lost") + 1), default=0),
         "updated_at": Now(),
     }
 
@@ -86,6 +90,7 @@ def record_step(*, asks_height: bool, has_cost: bool) -> PreparedUpdate:
         return current, {
             "step_count": Given("number", IntegerField()),
             "model_failures": 0,
+            "workers_lost": 0,
             "lease_until": LEASE_ENDS,
             "updated_at": Now(),
             **{name: F(name) + Given(name, IntegerField()) for name in counted},

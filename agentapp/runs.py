@@ -167,10 +167,11 @@ def claim(run_id: uuid.UUID) -> Run | None:
         claimed = run_statements.CLAIM(run=run_id, token=token, lease=lease, **continuity.as_seen())
         if not claimed:
             return None
-        ledger.record(ledger.run_chain(run_id), "run.claimed", {"lease": str(token)})
         run = run_statements.CLAIMED.first(run=run_id, chain=ledger.run_chain(run_id))
         assert run is not None
         assert run.claimed_at is not None
+        lost = {"workers_lost": run.workers_lost} if run.workers_lost else {}
+        ledger.record(ledger.run_chain(run_id), "run.claimed", {"lease": str(token), **lost})
         heard(run.claimed_at, asked_at)
         return _known_end(run)
 

@@ -13,6 +13,9 @@ from approvals.ids import uuid7
 from approvals.models.noted import Noted
 from approvals.sealed import new_salt
 
+MOST_WORKERS_LOST = 6
+"""With so many lost in a row for one step, a run is paused: it is probably what ends them."""
+
 
 class Run(Noted, models.Model):
     """One execution of an agent for one input. The row is the run: a worker only moves it forward."""
@@ -141,6 +144,9 @@ class Run(Noted, models.Model):
     )
     claimed_at = models.DateTimeField(null=True, blank=True, help_text="When the worker that holds it took it.")
     worked_seconds = models.FloatField(default=0, help_text="By the workers that have held it; waiting does not count.")
+    workers_lost = models.PositiveSmallIntegerField(
+        default=0, db_default=0, help_text="How many workers in a row vanished while they had it, for the same step."
+    )
     model_failures = models.PositiveSmallIntegerField(
         default=0, help_text="Failures in a row, for the step being decided."
     )
@@ -258,6 +264,11 @@ class Run(Noted, models.Model):
     def is_aside(self) -> bool:
         """Whether it is paused, or about to be."""
         return self.state == self.State.PAUSED or (self.pause_requested_at is not None and not self.is_final)
+
+    @property
+    def loses_workers(self) -> bool:
+        """Whether so many workers vanished while they had it that it is probably what ends them."""
+        return self.workers_lost >= MOST_WORKERS_LOST
 
     @property
     def is_mocked(self) -> bool:
