@@ -211,7 +211,8 @@ def _set_aside(approval: Approval) -> bool:
     """Void one request and let its run ask again. False: it was closed or used just now."""
     with ledger.transaction():
         run = runs.lock(approval.run_id)
-        if run is None or not decisions.supersede(approval, WHY_VOID):
+        is_still_open = outdated().filter(pk=approval.pk).exists()
+        if run is None or not is_still_open or not decisions.supersede(approval, WHY_VOID):
             return False
         execution = ToolExecution.objects.filter(approval=approval, state=ToolExecution.State.WAITING).first()
         if execution is not None:

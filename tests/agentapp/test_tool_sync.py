@@ -2,12 +2,14 @@
 
 import dataclasses
 import sys
+import uuid
 from decimal import Decimal
 from io import StringIO
 from types import ModuleType
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import CommandError, call_command
 from django.db import models
@@ -20,6 +22,7 @@ from agentapp.roles import ensure_roles
 from agentapp.tools import base, python_source
 from approvals import cards, decisions, ledger
 from approvals.models import Approval, Event
+from tests.rows import take
 
 MODULE = "tests.tools_for_tests"
 pytestmark = pytest.mark.django_db
@@ -218,6 +221,27 @@ def test_a_changed_contract_voids_what_waits_and_wakes_its_run(
     types = [event.type for event in Event.objects.filter(run_id=run.pk).order_by("seq")]
     assert types[-3:] == ["approval.superseded", "tool_call.set_aside", "run.claimed"]
     assert ledger.verify()[1] is None
+
+
+def test_what_people_reject_in_the_meantime_stays_rejected(changing_module: Any, monkeypatch: Any, dana: User) -> None:
+    changing_module(pay_out=pay("Pay."))
+    sync()
+    _, execution, approval = waiting_run(Tool.objects.get())
+    Approval.objects.update(allowed_decisions=["approve", "reject"])
+    approval.refresh_from_db()
+    real = runs.lock
+
+    def lock_behind_a_decision(run_id: uuid.UUID) -> Run | None:
+        monkeypatch.setattr(contracts.runs, "lock", real)
+        take(approval, dana, "reject", message="No.")
+        return real(run_id)
+
+    monkeypatch.setattr(contracts.runs, "lock", lock_behind_a_decision)
+    changing_module(pay_out=pay("Pay at once."))
+    assert sync().voided == 0
+    approval.refresh_from_db()
+    execution.refresh_from_db()
+    assert (approval.state, execution.state) == (Approval.State.REJECTED, ToolExecution.State.WAITING)
 
 
 def test_a_run_that_a_worker_holds_keeps_its_worker(changing_module: Any) -> None:
