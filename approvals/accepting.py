@@ -116,7 +116,7 @@ def refusal(approval: Approval, incoming: Incoming, right: Right) -> Refusal | N
         return None
     if incoming.approves and (unsure := _unsure(approval, incoming)):
         return unsure
-    approves_high = incoming.type == DecisionType.APPROVE and approval.risk in HIGH_RISKS
+    approves_high = type_ == DecisionType.APPROVE and approval.risk in HIGH_RISKS
     if approves_high and incoming.user.pk in entitlement.editors(approval):
         why = entitlement.why_editor(approval, incoming.user.pk)
         return Refusal("editor", f"{why}, so somebody else must approve them.")

@@ -115,6 +115,12 @@ def test_at_high_risk_the_editor_is_not_the_only_approver(dana, marco, risk):
     assert (approval.state, approval.final_arguments_text) == (State.APPROVED, '{"amount":200,"order":"1001"}')
 
 
+def test_nor_does_an_edit_of_theirs_that_changes_nothing(dana, marco, nora):
+    approval = take(a_request(risk="high"), dana, "edit", arguments=CHEAPER)
+    approval = take(approval, marco, "edit", arguments=CHEAPEST)
+    assert code(decide(approval, a_decision(approval, dana, "edit", arguments=CHEAPEST))) == "editor"
+
+
 def test_at_high_risk_whoever_changed_it_before_does_not_approve_what_others_made_of_it(dana, marco, nora):
     approval = take(a_request(risk="high"), dana, "edit", arguments=CHEAPER)
     approval = take(approval, marco, "edit", arguments=CHEAPEST)
