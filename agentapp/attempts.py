@@ -10,6 +10,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+from django.conf import settings
+
 from agentapp import grant_use, isolation, switches
 from agentapp.cancellation import Cancellation
 from agentapp.messages import FAILED, Note, ToolResult
@@ -45,9 +47,14 @@ def most(tool: Tool) -> int:
     return tool.max_attempts if not tool.consequential or tool.honours_key else 1
 
 
-def may_be_repeated(execution: ToolExecution, tool: Tool) -> bool:
-    """Whether a write that was cut off is made again: its tool must have honoured its key when it began, and still."""
+def may_be_repeated(execution: ToolExecution, tool: Tool, now: datetime) -> bool:
+    """Whether a write that was cut off is made again: its tool must have honoured its key when it began, and still.
+
+    `now`: by the database's clock. Where the call goes to, keys are forgotten after a while.
+    """
     if not tool.honours_key or execution.idempotency_key is None:
+        return False
+    if execution.started_at is None or execution.started_at < now - timedelta(hours=settings.KEY_HOLDS_HOURS):
         return False
     if execution.with_key is None:  # begun by a worker of an older release
         return not _has_promised_otherwise(tool, execution.started_at)

@@ -354,8 +354,8 @@ def _recover(state: RunState, execution: ToolExecution) -> None:
         assert tool is not None
         # Count attempts since one last ended: a person may have wanted it tried again after that.
         here = execution.attempts - max((failure["attempt"] for failure in execution.failures), default=0)
-        is_over = not attempts.may_be_repeated(execution, tool) or here > tool.max_attempts or not tool.enabled
-        if is_over or other_code.refused(execution, tool) is not None:
+        may = attempts.may_be_repeated(execution, tool, runs.clock(run)) and here <= tool.max_attempts and tool.enabled
+        if not may or other_code.refused(execution, tool) is not None:
             executions.lose(execution, budgets.cost_of(execution))
             budgets.pay(run, budgets.cost_of(execution))
             return

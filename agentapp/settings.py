@@ -91,6 +91,8 @@ QUESTION_SECONDS = env_count("QUESTION_SECONDS", 600)
 # Lease + the sweep's interval stay under 30 s: the longest a dead worker can hold a run.
 LEASE_SECONDS = env_count_from_one("LEASE_SECONDS", 12)
 SWEEP_SECONDS = env_count_from_one("SWEEP_SECONDS", 15)
+# How long after a call began it may be repeated by itself, with its key: where it goes to, keys are then forgotten.
+KEY_HOLDS_HOURS = env_count("KEY_HOLDS_HOURS", 24)
 # How long a process keeps the configuration that it has read while no event says that it changed.
 CONFIGURATION_KEPT_SECONDS = env_count("CONFIGURATION_KEPT_SECONDS", 10)
 TIME_SLICE_SECONDS = env_count("TIME_SLICE_SECONDS", 20)

@@ -379,6 +379,22 @@ def test_one_that_an_older_release_began_is_made_again_unless_its_tool_may_have_
     assert (clerk.execution(run, "a").state, len(set(keys)), len(keys)) == (state, 1, 1 if promised_anew else 2)
 
 
+@pytest.mark.parametrize(("hours", "repeated"), [(1, True), (23, True), (25, False), (24 * 30, False)])
+def test_one_that_began_longer_ago_than_services_remember_keys_is_not_made_again(
+    clerk, offer, monkeypatch, hours, repeated
+):
+    run, keys = cut_off(clerk, offer, monkeypatch)
+    ToolExecution.objects.update(started_at=timezone.now() - timedelta(hours=hours))
+    run = clerk.drive(run)
+    assert (run.state, run.waiting_for, len(keys)) == (("succeeded", "", 2) if repeated else ("waiting", "outcome", 1))
+
+
+def test_how_long_they_remember_them_is_a_setting(clerk, offer, monkeypatch, settings):
+    settings.KEY_HOLDS_HOURS = 0
+    run, keys = cut_off(clerk, offer, monkeypatch)
+    assert (clerk.drive(run).waiting_for, len(keys)) == ("outcome", 1)
+
+
 def test_a_tool_that_refuses_is_well_whatever_came_of_an_attempt_before(clerk, offer, monkeypatch):
     wiring(offer, monkeypatch, OutcomeUnknown("no answer came"), DID_NOTHING["refused"])
     run = clerk.run(WIRE, says("done"))
