@@ -47,6 +47,7 @@ ASKED = (
 )
 INSTEAD = "After a question the agent proposes other arguments."
 NO_WORDS = "(It proposes other arguments and says nothing more.)"
+BEGUN_BEFORE = "this call may have happened already, and can only be tried again as it was"
 LOOKED_AT_BY_HOOKS = "a hook checks what this agent proposes, and cannot be asked here"
 
 
@@ -158,6 +159,8 @@ def _proposed_instead(state: RunState, execution: ToolExecution, question: Quest
     tool = state.disclosed.get(execution.name)
     if call is None or tool is None:
         return "", ""
+    if execution.attempts:
+        return "", BEGUN_BEFORE
     state.refresh_configuration()
     asked = [*questions.about(question.approval).exclude(proposed_text="").select_related("approval"), question]
     text, why_not = judge_again(replace(state.situation, asked=asked), call, execution)

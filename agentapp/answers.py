@@ -91,6 +91,9 @@ def unknown(execution: ToolExecution) -> str:
 
 
 def _text(execution: ToolExecution) -> str:
+    if execution.was_left_unknown:
+        told = _by_trust(execution.message, execution)
+        return _behind_changes(execution, f"{UNKNOWN} It was not tried again ({execution.reason}): {told}")
     if execution.state == _STATE.CANCELLED:
         if execution.was_stopped_midway:
             return f"{STOPPED_MIDWAY} {execution.message}"

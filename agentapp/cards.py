@@ -109,6 +109,8 @@ def build(
     Looks up the state that the decision depends on; writes nothing.
     """
     ruling = _of_customer(weighed.terms) if kind == ApprovalKind.CONFIRMATION else _confirmed(weighed.terms)
+    if execution.attempts:
+        ruling = _without_edits(ruling)  # it may have happened: another call cannot take its place
     if run.undoes_id is not None or run.is_trial or run.opening is not None:
         # Nobody decides about a call they worded themselves, whatever a rule says about starters.
         ruling = replace(ruling, starter_excluded=True)
@@ -195,8 +197,12 @@ def _confirmed(ruling: Ruling) -> Ruling:
     """The terms for people once the customer has confirmed: no edits, which the customer would not have seen."""
     if not ruling.customer:
         return ruling
+    return replace(_without_edits(ruling), reason=f"{ruling.reason} (The customer has confirmed it.)")
+
+
+def _without_edits(ruling: Ruling) -> Ruling:
     allowed = tuple(d for d in ruling.allowed_decisions if d != DecisionType.EDIT) or (str(DecisionType.REJECT),)
-    return replace(ruling, allowed_decisions=allowed, reason=f"{ruling.reason} (The customer has confirmed it.)")
+    return replace(ruling, allowed_decisions=allowed)
 
 
 def _hold_seconds(ruling: Ruling) -> int:

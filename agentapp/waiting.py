@@ -50,6 +50,10 @@ OUTLASTED = "The request expired while the run was held. People are asked again.
 DECLINED = "The customer was asked and said no. It did not run; do not propose it again."
 NO_ONE_DECIDED = "No one decided in time. It was not executed; propose it again if it is still needed."
 NOT_IN_TIME = "It was approved, but could not run in time. It was not executed; propose it again if it is still needed."
+# For a call that has begun before, with unknown outcome: `answers` adds that.
+DECLINED_AGAIN = "The customer was asked whether to try it again and said no. Do not propose it again."
+NO_ONE_DECIDED_AGAIN = "No one decided in time whether to try it again."
+NOT_IN_TIME_AGAIN = "Trying it again was approved, but it could not run in time."
 
 
 def _stopping(**among: Any) -> QuerySet[Approval]:
@@ -359,8 +363,10 @@ def tell(state: RunState, execution: ToolExecution, approval: Approval) -> Settl
     given = list(approval.decisions.select_related("user").filter(undone_at__isnull=True))
     decision = given[-1] if given else None
     stop: StopSignal | None = None
+    begun = execution.attempts > 0
     if approval.state == Approval.State.EXPIRED:
-        result = refusal(Reason.APPROVAL_EXPIRED, NOT_IN_TIME if approval.decided_at else NO_ONE_DECIDED)
+        late, undecided = (NOT_IN_TIME_AGAIN, NO_ONE_DECIDED_AGAIN) if begun else (NOT_IN_TIME, NO_ONE_DECIDED)
+        result = refusal(Reason.APPROVAL_EXPIRED, late if approval.decided_at else undecided)
         if approval.on_expiry == "stop":
             why = "The call was approved but could not run" if approval.decided_at else "No one decided"
             stop = StopSignal(StopReason.APPROVAL_EXPIRED, f"{why} in time, and the rule stops the run.")
@@ -370,13 +376,14 @@ def tell(state: RunState, execution: ToolExecution, approval: Approval) -> Settl
             trust="trusted_system",
         )  # fmt: skip
     elif approval.asks_customer:
-        result = refusal(Reason.APPROVAL_REJECTED, DECLINED)
+        result = refusal(Reason.APPROVAL_REJECTED, DECLINED_AGAIN if begun else DECLINED)
     else:
         against = [one for one in given if one.type == DecisionType.REJECT]
         words = " ".join(one.message for one in against)
-        result = refusal(
-            Reason.APPROVAL_REJECTED, f"A person rejected this call: {words} It did not run; do not propose it again."
-        )
+        about = "trying this call again" if begun else "this call"
+        then = "Do" if begun else "It did not run; do"
+        said = f"A person rejected {about}: {words} {then} not propose it again."
+        result = refusal(Reason.APPROVAL_REJECTED, said)
         stops = state.run.agent_snapshot["on_reject"] == Agent.OnReject.STOP
         if decision is not None and (stops or any(one.stop_run for one in against)):
             stop = StopSignal(StopReason.APPROVAL_DENIED, f"A person rejected the call and stopped the run: {words}")

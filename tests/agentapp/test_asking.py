@@ -11,7 +11,7 @@ from agentapp import actions, answering, loop, sweep
 from agentapp.compilers import compile_messages, load_earlier
 from agentapp.history import check
 from agentapp.llm import ModelError
-from agentapp.models import Agent, KillSwitch, Run, Tool
+from agentapp.models import Agent, KillSwitch, Run, Tool, ToolExecution
 from agentapp.transcript import load_steps
 from approvals import decisions, ledger
 from approvals.models import Approval, Question, Rule
@@ -189,6 +189,17 @@ def test_of_two_questions_the_second_is_put_to_no_model_once_everything_is_stopp
     actions.release_switch(KillSwitch.objects.get().pk, mia, "")
     assert clerk.drive(run).waiting_for == "approval"
     assert not Question.objects.filter(closed_at=None).exists()
+
+
+def test_it_cannot_propose_another_call_in_place_of_one_that_may_have_happened(clerk, dana):
+    other = {"text": "Six then.", "tool_calls": [call("n", "pay", account="ana", amount=6)]}
+    run = clerk.run(asks_for(other), says("done"))
+    ToolExecution.objects.update(attempts=1)
+    actions.ask_agent(clerk.open(run)[0].pk, "Should it not be six?", dana)
+    clerk.drive(run)
+    question = Question.objects.get()
+    assert (question.proposed_text, answering.BEGUN_BEFORE in question.answer) == ("", True)
+    assert [approval.arguments["amount"] for approval in clerk.open(run)] == [5]
 
 
 @pytest.mark.parametrize("answer", [None, {"error": "The model is gone."}, {"text": "  "}])

@@ -125,9 +125,28 @@ def test_an_unknown_act_that_was_to_be_tried_again_and_was_not_stays_taken(free,
         Approval.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
         sweep()
     free.drive(run)
+    said = answer(run.executions.order_by("proposed_at")[0]).text
+    assert "It is not known whether this happened" in said
+    assert "It was not tried again (" in said
+    assert not [wrong for wrong in ("did not run", "not executed", "propose it again if") if wrong in said.lower()]
     second = free.run(REFUND, says("done"))
     assert (free.execution(second, "r").reason, DONE) == ("idempotency_key_consumed", [])
     assert "nobody knows" in told(second, free)
+
+
+def test_an_unknown_act_that_is_to_be_tried_again_cannot_be_changed_into_another(free, dana):
+    """The key, and with it what is known of the first attempt, belongs to these arguments."""
+    stopping_tools.BROKEN["refund"] = RuntimeError("gone")
+    run = free.run(REFUND, says("done"))
+    stopping_tools.BROKEN.clear()
+    actions.resolve_outcome(free.execution(run, "r").pk, "retry", "I do not know.", dana)
+    (approval,) = free.open(free.drive(run))
+    assert approval.allowed_decisions == ["approve", "reject", "respond"]
+    with pytest.raises(actions.Refused) as refused:
+        free.decide(approval, dana, "edit", arguments_text='{"memo": "", "order": {"id": 1002}}')
+    assert refused.value.code == "not_allowed"
+    second = free.run(REFUND, says("done"))
+    assert (free.execution(second, "r").reason, DONE) == ("idempotency_key_consumed", [])
 
 
 def test_an_unknown_write_that_was_to_be_tried_again_and_was_not_is_not_begun_anew_in_its_run(desk, dana):
