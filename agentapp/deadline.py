@@ -50,7 +50,7 @@ def within[T](seconds: float, function: Callable[..., T], *args: Any) -> T:
         return function(*args)
     let_go_of_database()
     line = Line()
-    future = _started(_contained, (function, *args), partial(outside_of_pool, line))
+    future: Future[T] = _started(_contained, (function, *args), partial(outside_of_pool, line))
     try:
         return future.result(seconds)
     except FutureTimeoutError:

@@ -320,7 +320,7 @@ def cancel_open(run: Run, why: str) -> Decimal:
             ToolExecution.objects.filter(pk=execution.pk).update(cost=F("cost") + cost)
     executions = list(ToolExecution.objects.filter(run=run, state__in=[*call_statements.UNBEGUN, State.EXECUTING]))
     ToolExecution.objects.filter(pk__in=[e.pk for e in executions]).update(
-        state=State.CANCELLED, reason=Reason.CANCELLED, message=why, finished_at=Now()
+        state=State.CANCELLED, reason=Reason.CANCELLED, message=without_secrets(why), finished_at=Now()
     )
     for execution in executions:
         record(execution, "cancelled", {"why": sealed(why, execution.salt)})
@@ -391,10 +391,10 @@ def _apply(execution: ToolExecution, result: ToolResult) -> None:
     execution.result_text = kept(within(result.data, without_secrets), MAX_RESULT_CHARS)
     artifact = within(result.artifact, without_secrets)
     execution.artifact_text = "" if artifact is None else kept(artifact, MAX_ARTIFACT_CHARS)
-    execution.control = {n: v for n, v in checked_control(storable_json(result.control)).items() if n != TOOK_EFFECT}
+    control = within(checked_control(storable_json(result.control)), without_secrets)
+    execution.control = {n: v for n, v in control.items() if n != TOOK_EFFECT}
     execution.retry_after = result.retry_after
     execution.metadata = within(storable_json(result.metadata), without_secrets)
     execution.trust = result.trust or execution.trust
-    called = execution.idempotency_key or execution.call_id
-    reference = result.evidence_ref or execution.evidence_ref or f"{execution.name}:{called}"
-    execution.evidence_ref = storable(reference)[:200]
+    called = f"{execution.name}:{execution.idempotency_key or execution.call_id}"
+    execution.evidence_ref = storable(result.evidence_ref or execution.evidence_ref or called)[:200]

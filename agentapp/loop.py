@@ -77,7 +77,8 @@ def drive(run_id: uuid.UUID) -> Again | None:
 def _drive(run: Run) -> Again | None:
     try:
         if run.loses_workers and run.cancel_requested_at is None:
-            return _put_aside(run)
+            _put_aside(run)
+            return None
         with isolation.isolated(run.is_mocked):
             state = _load(run)
             if state is not None:
@@ -265,7 +266,7 @@ def _take_step(state: RunState) -> bool:
         raise
     finished_at = datetime.now(UTC)
     guarded = points.guard(state, reply.tool_calls)
-    reply = replace(reply, tool_calls=tuple(guarded.calls))
+    reply = replace(reply, tool_calls=tuple(guarded.calls), usage=reply.usage.credible)
     reply = naming_no_secret_argument(reply, state.steps, state.configuration.tools)
     callable_now = _offered(disclosed, reply) if may_call else {}
     made = Decision(reply, guarded, callable_now, started_at, finished_at)

@@ -248,15 +248,18 @@ def record_step(
     if not updated:
         held(run.pk, token)
         return None
+    text, reasoning = without_secrets(storable(reply.text)), without_secrets(storable(reply.reasoning))
+    said_a_secret = (text, reasoning) != (storable(reply.text), storable(reply.reasoning))
     step = Step(
         run=run,
         number=number,
-        text=without_secrets(storable(reply.text)),
-        reasoning=without_secrets(storable(reply.reasoning)),
+        text=text,
+        reasoning=reasoning,
         error=reply.failure.reason if reply.failure else "",
         model=storable(reply.model)[:120],
         disclosed_tools=list(disclosed),
-        provider_parts=storable_json(reply.provider_parts),
+        # They repeat the text, which the provider would not recognise without its secrets.
+        provider_parts=None if said_a_secret else storable_json(reply.provider_parts),
         finish_reason=storable(reply.finish_reason)[:40],
         asked=_asked(reply),
         more_looks=reply.guidance.more_looks if reply.guidance else 0,

@@ -49,9 +49,11 @@ def store(state: RunState, made: Decision) -> Stored | None:
 
 def store_failed(state: RunState, started_at: datetime) -> None:
     """A driver failed in the middle of a decision: the step is recorded, and its hooks run."""
-    reply = Reply(failure=DecisionFailure(StopReason.ERROR, "The driver failed."), usage=state.heard)
+    reply = Reply(failure=DecisionFailure(StopReason.ERROR, "The driver failed."), usage=state.heard.credible)
     with ledger.transaction():
         step = runs.record_step(state.run, state.token, reply, sorted(state.disclosed), started_at, datetime.now(UTC))
+        if step is None:
+            runs.add_usage(state.run, reply.usage)
         budgets.spend(state.run, reply.usage.cost)
     if step is not None:
         state.steps.append(StepRows(step, []))
@@ -74,7 +76,7 @@ def _store(state: RunState, made: Decision, proposals: list[Proposal], *, begins
         step = runs.record_step(*row, height=state.configuration.height)
         if step is None:
             if state.locked().cancel_requested_at is not None:  # told to stop while the model was thinking
-                runs.add_usage(state.run, reply.usage.credible)
+                runs.add_usage(state.run, reply.usage)
                 budgets.spend(state.run, reply.usage.cost)
                 return None
             # Something was configured or stopped meanwhile, or the run is about to be paused: use the present state.

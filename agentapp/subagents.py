@@ -61,6 +61,8 @@ def begin(
     """
     tool = state.configuration.tools.get(execution.name, execution.tool)
     execution.with_key = tool is not None and tool.honours_key
+    if tool is not None and tool.effect_class != execution.effect_class:
+        executions.reclassify(execution, tool)  # whoever finds it cut off goes by what it is now
     if not executions.begin(execution, text, key, allowed_by, grant):
         return False
     ledger.only_at(state.configuration.height)

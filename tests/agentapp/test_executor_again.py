@@ -7,13 +7,14 @@ from datetime import timedelta
 import pytest
 from django.contrib.auth.models import Group, User
 from django.db import OperationalError, connection
+from django.db.models import Sum
 from django.utils import timezone
 
-from agentapp import actions, auth, cards, concluding, contracts, executions, loop, other_code, runs, waiting
+from agentapp import actions, auth, cards, concluding, contracts, executions, executor, loop, other_code, runs, waiting
 from agentapp.answers import answer
 from agentapp.executions import Outcome, finish_late
-from agentapp.messages import ToolResult
-from agentapp.models import Conversation, Run, Tool, ToolExecution
+from agentapp.messages import Reply, StopRun, ToolResult
+from agentapp.models import Agent, Conversation, Run, Spending, Step, Tool, ToolExecution
 from agentapp.sweep import sweep
 from agentapp.tools import python_source
 from agentapp.tools.base import OutcomeUnknown, ToolContext, ToolError, tool
@@ -23,6 +24,7 @@ from approvals.models import Approval, Event, Rule
 from tests import clerk_tools
 from tests.clerk_tools import effects_of, note
 from tests.conftest import call, calls, make_user, says
+from tests.rows import a_claimed_run
 
 PAY = call("a", "pay", account="ana", amount=20)
 
@@ -507,6 +509,15 @@ def test_an_absurd_figure_of_a_provider_does_not_stop_the_run(clerk):
     assert (run.state, run.cost, run.cost_is_partial) == ("succeeded", 0, True)
 
 
+def test_nor_does_it_burden_the_day_of_its_agent(clerk):
+    Agent.objects.update(max_daily_cost=5)
+    run = clerk.start(says("x"))
+    Run.objects.filter(pk=run.pk).update(script=[{"text": "x", "usage": {"cost": 1e14, "input_tokens": 10**12}}])
+    assert loop.drive(run.pk) is None
+    assert Spending.objects.aggregate(cost=Sum("cost"))["cost"] is None
+    assert clerk.run(says("y")).state == "succeeded"
+
+
 def test_nobody_joins_a_conversation_to_read_what_others_said_in_it(clerk, roles):
     clerk.run(says("It is hunter2."), input="What is my password?", conversation="cust-17")
     eve = User.objects.create_user("eve")
@@ -515,6 +526,29 @@ def test_nobody_joins_a_conversation_to_read_what_others_said_in_it(clerk, roles
         actions.start_run(actions.NewRun(agent="clerk", input="hi", conversation="cust-17"), eve)
     assert (refused.value.code, refused.value.field) == ("forbidden", "conversation")
     assert Conversation.objects.get().runs.count() == 1
+
+
+def test_what_stops_a_run_and_what_its_provider_wants_back_keep_no_secret(clerk, offer):
+    @tool(effect="read")
+    def connect(to: str) -> str:
+        """Connect, which fails for good."""
+        raise StopRun("The gateway said: password=hunter22!", {"sent": "password=hunter22!"})
+
+    offer(connect)
+    run = clerk.run(calls(call("a", "connect", to="x"), call("b", "pay", account="ana", amount=5)), says("no"))
+    assert run.state == "stopped"
+    kept = json.dumps([[row.control, row.message] for row in ToolExecution.objects.filter(run=run)])
+    assert ("hunter22" in kept, "password=" in kept) == (False, True)
+
+
+@pytest.mark.parametrize(("text", "kept"), [("Done.", True), ("The key is password=hunter22!", False)])
+def test_what_a_provider_wants_back_is_kept_unless_its_text_names_a_secret(clerk, text, kept):
+    run, token = a_claimed_run()
+    parts = [{"kind": "response", "parts": [{"content": text}]}]
+    with ledger.transaction():
+        reply = Reply(text=text, provider_parts=parts)
+        runs.record_step(run, token, reply, [], timezone.now(), timezone.now())
+    assert Step.objects.get(run=run).provider_parts == (parts if kept else None)
 
 
 def test_a_read_that_was_begun_is_not_run_as_the_write_it_has_become(clerk, monkeypatch):
@@ -529,6 +563,26 @@ def test_a_read_that_was_begun_is_not_run_as_the_write_it_has_become(clerk, monk
     run = clerk.drive(run)
     assert effects_of("look_up") == []
     assert (run.state, clerk.execution(run, "a").reason) == ("succeeded", "action_changed")
+
+
+def test_of_an_approved_read_that_had_become_a_write_nobody_knows_what_happened_if_its_worker_dies(
+    clerk, monkeypatch, dana
+):
+    Tool.objects.filter(name="look_up").update(approval_mode="always")
+    run = clerk.run(calls(call("a", "look_up", what="x")), says("ok"))
+    Tool.objects.filter(name="look_up").update(effect_class="irreversible")
+    clerk.decide(clerk.open(run)[0], dana)
+    clerk.drive(run)  # the request was about a read, so people are asked again
+    clerk.decide(clerk.open(run)[0], dana)
+    with monkeypatch.context() as patched:
+        patched.setattr(executor, "_call", lambda *_: (_ for _ in ()).throw(clerk_tools.WorkerDies))
+        with pytest.raises(clerk_tools.WorkerDies):
+            clerk.drive(run)
+    Run.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+    run = clerk.drive(run)
+    execution = clerk.execution(run, "a")
+    assert (run.waiting_for, execution.state) == ("outcome", "outcome_unknown")
+    assert (execution.effect_class, execution.consequential) == ("irreversible", True)
 
 
 @pytest.mark.parametrize(("on_reject", "ended"), [("continue", "succeeded"), ("stop", "stopped")])
