@@ -6,7 +6,7 @@ since, or that somebody else decided, is left out, and the page says so.
 
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,8 +28,9 @@ from approvals.digest import canonical
 from approvals.models import Approval, Decision, DecisionType, EffectClass, Risk
 
 MOST = 20
-COLUMNS = 6
-LONG = 120
+# What does not fit cannot be read, and so not be approved, side by side.
+COLUMNS = 12
+LONG = 400
 SMALL = (Risk.LOW, Risk.MEDIUM)
 TYPES = (DecisionType.APPROVE, DecisionType.REJECT)
 
@@ -163,8 +164,10 @@ def _decide(request: HttpRequest, user: User) -> HttpResponse:
     if not problem and kind == DecisionType.REJECT and not words:
         problem = "Say why: the agents read it."
     context = {"filters": filters, "picked": picked, "alike": alike(picked), "rejections": card.rejections()}
+    table = _table(picked, items) if problem or kind == DecisionType.APPROVE else {}
+    problem = problem or table.get("unseen", "")
     if problem:
-        context |= {"problem": problem, "message": message} | _table(picked, items)
+        context |= {"problem": problem, "message": message} | table
         return render(request, "console/batch.html", context, status=422)
     results = [(item.approval_id, _decide_one(item, kind, words, user)) for item in items]
     request.session["batch"] = {
@@ -282,14 +285,23 @@ def _table(picked: Sequence[Approval], items: Sequence[Item]) -> dict[str, Any]:
     labels = {path: f"{label} ({'.'.join(path)})" if label in twice else label for path, label in labels.items()}
     differing = [path for path in labels if len({row[path].whole if path in row else None for row in rows}) > 1]
     return {
+        "unseen": _unseen(rows, len(differing)),
         "columns": [labels[path] for path in differing[:COLUMNS]],
-        "left_out": len(differing[COLUMNS:]),
         "same": [(label, rows[0][path].short) for path, label in labels.items() if path not in differing],
         "rows": [
             (approval, item, [row[path].short if path in row else "" for path in differing[:COLUMNS]])
             for approval, item, row in zip(picked, items, rows, strict=True)
         ],
     }
+
+
+def _unseen(rows: Sequence[Mapping[tuple[str, ...], Fact]], differing: int) -> str:
+    """Why these cannot be approved together: the table does not show all of what would run. Empty if it does."""
+    if differing > COLUMNS:
+        return f"{differing} arguments differ, and {COLUMNS} fit here: open each request to approve it."
+    if any(len(fact.words) > LONG for row in rows for fact in row.values()):
+        return "Some values are too long to be shown whole here: open each request to approve it."
+    return ""
 
 
 def _facts(approval: Approval) -> dict[tuple[str, ...], Fact]:

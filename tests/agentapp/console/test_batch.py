@@ -329,6 +329,37 @@ def test_texts_that_differ_far_in_are_not_the_same(page: Client, credit: Waiting
     shown = table(page, first, second).context
     assert "Message to customer" in shown["columns"]
     assert "Message to customer" not in dict(shown["same"])
+    assert [values for _, _, values in shown["rows"]] == [[first.arguments["note"]], [second.arguments["note"]]]
+
+
+@pytest.mark.parametrize("differ", [True, False])
+def test_what_is_too_long_to_be_shown_whole_is_not_approved_together(
+    page: Client, credit: Waiting, differ: bool
+) -> None:
+    long = "Dear Ana, " + "we are very sorry for the trouble with your kettle. " * 10
+    both = [credit(arguments={**REFUND, "note": f"{long}{number if differ else ''}"}) for number in (1, 2)]
+    html = table(page, *both).content.decode()
+    assert "These can only be rejected together." in html
+    assert "too long to be shown whole" in html
+    assert 'value="approve"' not in html
+
+    refused = page.post("/inbox/batch/", {"item": items(html), "type": "approve"})
+    assert (refused.status_code, states(*both)) == (422, ["pending", "pending"])
+    assert "too long to be shown whole" in refused.content.decode()
+
+    page.post("/inbox/batch/", {"item": items(html), "type": "reject", "message": "No."})
+    assert states(*both) == ["rejected", "rejected"]
+
+
+def test_nor_are_calls_in_which_more_differs_than_fits(page: Client, credit: Waiting) -> None:
+    names = [f"part_{number}" for number in range(13)]
+    make_tool()
+    schema = {"type": "object", "properties": {name: {"type": "integer"} for name in names}}
+    Tool.objects.update(input_schema=schema)
+    both = [credit(arguments=dict.fromkeys(names, number)) for number in (1, 2)]
+    html = table(page, *both).content.decode()
+    assert "13 arguments differ, and 12 fit here" in html
+    assert 'value="approve"' not in html
 
 
 TRANSFER = {
