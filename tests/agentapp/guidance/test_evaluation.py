@@ -1,13 +1,17 @@
 """What code makes of a model's answer about a tool: unknown, missing, optional, impossible values, repeats."""
 
+from datetime import date, datetime, time, timedelta
 from typing import Any
 
 import pytest
 
+from agentapp.guidance import prompts
 from agentapp.guidance.batching import Batch, Candidate
 from agentapp.guidance.evaluation import MISSING, Checked, Guess, Verdict, check, mode_of
 from agentapp.guidance.insights import to_ask_for
 from agentapp.guidance.known import Done, ToolFacts
+from agentapp.tools.base import tool
+from agentapp.tools.schema import check_arguments
 from approvals.masking import MASK
 
 SCHEMA: dict[str, Any] = {
@@ -241,3 +245,24 @@ def test_of_what_is_missing_and_what_is_impossible_together_the_first_group_is_a
     found = checked({"currency": "DM"}, parameters=parameters)
     assert {insight.kind for insight in found.insights} == {"missing", "invalid"}
     assert [insight.parameter for insight in to_ask_for(found.insights)] == ["currency"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "example"),
+    [
+        (datetime, "2026-01-31T14:05:00Z"),
+        (date, "2026-01-31"),
+        (time, "14:05:00Z"),
+        (timedelta, "PT1H30M"),
+    ],
+)
+def test_dates_and_times_are_asked_for_in_a_form_that_a_tool_takes(kind, example):
+    def book_at(at):
+        """Book something."""
+        return str(at)
+
+    book_at.__annotations__["at"] = kind
+    book = tool(effect="read")(book_at)
+    assert example in prompts._EVALUATE
+    assert check_arguments(book.input_schema, {"at": example}) == []
+    assert book.misfit({"at": example}) == ""
