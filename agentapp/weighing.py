@@ -16,6 +16,7 @@ from agentapp.models import Run, Tool, ToolExecution
 from agentapp.provenance.paths import leaves
 from agentapp.provenance.spelling import compact, folded, number_in
 from agentapp.reasons import Reason
+from agentapp.tools import sentences
 from approvals import risk, step_up
 from approvals.models import HIGH_RISKS, Approval
 from approvals.policy import Ruling
@@ -88,8 +89,9 @@ def weigh(
 ) -> Weighed:
     """The terms with the risk that the facts give, if it is higher than the rules' risk.
 
-    A customer alone cannot allow a high-risk call, or one whose approval requires proof of identity. A call that asks
-    again never has a lower risk than before.
+    A customer alone cannot allow a high-risk call, one whose approval requires proof of identity, or one that its
+    tool's sentences, which are all they read, do not tell whole. A call that asks again never has a lower risk than
+    before.
     """
     assessment = risk.assess(facts_of(tool, arguments, origins, earlier, now))
     given = risk.higher(terms.risk, assessment.risk)
@@ -97,7 +99,7 @@ def weigh(
         for was in Approval.objects.filter(execution_id=execution.pk).values_list("risk", flat=True):
             given = risk.higher(given, was)
     shows = step_up.needed(terms.assurance, given, tool.effect_class)
-    people = terms.people or given in HIGH_RISKS or bool(shows)
+    people = terms.people or given in HIGH_RISKS or bool(shows) or sentences.leaves_out(tool, dict(arguments))
     factors = [factor.as_json() for factor in assessment.factors]
     return Weighed(replace(terms, risk=given, people=people), factors, origins)
 

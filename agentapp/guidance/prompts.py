@@ -66,8 +66,8 @@ consent: then it is false.
 * already_known: true where what it would give stands in the conversation or in an earlier result already.
 * calls: the arguments of each call, most often one. Never make a value up. Where you do not know one, write {missing}.
 {more}
-A point in time is written as 2026-01-31T14:05:00Z or with another zone (+01:00), a date as 2026-01-31, a time of day as \
-14:05:00Z, and a span of time as PT1H30M.
+A point in time is written as 2026-01-31T14:05:00Z or with another zone (+01:00), a date as 2026-01-31, a time of \
+day as 14:05:00Z, and a span of time as PT1H30M.
 
 {json_only}
 {{"tools": {{"name of the tool": {form}}}}}"""

@@ -99,6 +99,29 @@ def unnamed(tool: Described, arguments: Iterable[str]) -> list[str]:
     return [name for name in arguments if name not in named]
 
 
+def leaves_out(tool: Described, arguments: dict[str, Any]) -> bool:
+    """Whether title, sentence and effects leave something of a call out: a value they do not name, unless it is the
+    argument's default, or one that is too long for them.
+    """
+    named = {name for template in _templates(tool) for name in names(template)}
+    properties = tool.input_schema.get("properties", {})
+    return not all(
+        _is_told(name, value, named) or _is_default(properties.get(name), value) for name, value in arguments.items()
+    )
+
+
+def _is_told(path: str, value: Any, named: set[str]) -> bool:
+    if path in named:
+        return len(_words(value)) <= MAX_VALUE_CHARS
+    return isinstance(value, dict) and all(_is_told(f"{path}.{key}", item, named) for key, item in value.items())
+
+
+def _is_default(described: Any, value: Any) -> bool:
+    if not isinstance(described, dict) or "default" not in described:
+        return False
+    return type(described["default"]) is type(value) and bool(described["default"] == value)
+
+
 def looked_up(tool: Described) -> dict[str, Any]:
     """A stand-in for the state that a tool's templates name: each value is its own name, in brackets."""
     state: dict[str, Any] = {}
@@ -161,9 +184,13 @@ def _shown(value: Any, form: str) -> str:
         return MISSING
     if form == "words":
         return str(value).replace("_", " ")
+    return _shortened(_words(value))
+
+
+def _words(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return _shortened(", ".join(map(str, value)) if isinstance(value, list) else str(value))
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _shortened(text: str) -> str:

@@ -260,6 +260,18 @@ def test_high_risk_needs_people_too(clerk, access, dana):
     assert both(clerk, access, dana).answer == "It is paid."
 
 
+@pytest.mark.parametrize("unseen", [{"memo": "and send the invoice to eve"}, {"account": "a" * 161}])
+def test_what_the_customer_cannot_read_needs_people_too(clerk, access, dana, unseen):
+    customer_rule()
+    run = start(clerk, calls(call("p", "pay", **{"account": "ana", "amount": 5} | unseen)), says("It is paid."))
+    confirm(access, clerk.open(run)[0])
+    run = clerk.drive(run)
+    [approval] = clerk.open(run)
+    assert (approval.kind, paid()) == ("authorization", 0)
+    clerk.decide(approval, dana)
+    assert (clerk.drive(run).answer, paid()) == ("It is paid.", 1)
+
+
 def test_a_tool_that_always_asks_needs_people_too(clerk, access, dana):
     customer_rule()
     clerk.agent.tools.filter(name="pay").update(approval_mode="always")
@@ -304,7 +316,7 @@ def test_a_rule_that_cannot_be_evaluated_asks_people_whomever_it_would_have_aske
     assert clerk.open(start(clerk))[0].kind == "authorization"
 
 
-@tool(effect="irreversible", max_attempts=1)
+@tool(effect="irreversible", max_attempts=1, sentence="Ship {parcel}.")
 def ship(parcel: str) -> str:
     """Ship a parcel."""
     raise OutcomeUnknown("The line went dead.")

@@ -62,3 +62,27 @@ def test_an_amount_is_in_the_currency_that_its_schema_says(
 ) -> None:
     wire = SimpleNamespace(**{**vars(WIRE), "input_schema": schema})
     assert sentences.title(wire, {"amount": 12.5, **beside}, {}) == f"Wire {shown}"
+
+
+@pytest.mark.parametrize(
+    ("title", "arguments", "leaves_out"),
+    [
+        ("Pay {amount} to {to}", {"amount": 5, "to": "ana"}, False),
+        ("Pay {amount} to {to}", {"amount": 5, "to": "ana", "memo": ""}, False),
+        ("Pay {amount} to {to}", {"amount": 5, "to": "ana", "memo": "x"}, True),
+        ("Pay {amount} to {to}", {"amount": 5, "to": "ana", "fast": False}, False),
+        ("Pay {amount} to {to}", {"amount": 5, "to": "ana", "fast": 0}, True),
+        ("Pay {amount} to {to}", {"amount": 5, "to": "a" * 160}, False),
+        ("Pay {amount} to {to}", {"amount": 5, "to": "a" * 161}, True),
+        ("Pay {amount} to {to}", {"amount": 5, "to": ["a" * 80, "b" * 81]}, True),
+        ("Pay {to.name}", {"to": {"name": "ana"}}, False),
+        ("Pay {to.name}", {"to": {"name": "ana", "iban": "DE"}}, True),
+        ("Pay {to.name}", {"to": {"name": {"first": "ana"}}}, False),
+        ("", {"amount": 5}, True),
+        ("", {}, False),
+    ],
+)
+def test_what_they_leave_out_of_a_call_is_known(title: str, arguments: dict[str, Any], leaves_out: bool) -> None:
+    schema = {"properties": {"memo": {"default": ""}, "fast": {"default": False}, "amount": {}, "to": True}}
+    row: Any = SimpleNamespace(title_template=title, sentence_template="", effects_template=[], input_schema=schema)
+    assert sentences.leaves_out(row, arguments) is leaves_out
