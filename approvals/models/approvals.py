@@ -278,8 +278,12 @@ class Approval(Noted, models.Model):
 
     @property
     def is_proposed_anew(self) -> bool:
-        """Whether the agent asks for different arguments from those on the request this one replaces."""
-        return any(line.get("of") == "arguments" for line in self.difference)
+        """Whether the agent asks for different arguments from those on the request this one replaces.
+
+        If the tool has changed since, the call is asked about as it was proposed, whatever people had made of it.
+        """
+        differs = any(line.get("of") == "arguments" for line in self.difference)
+        return differs and self.supersedes is not None and self.supersedes.tool_version == self.tool_version
 
     @property
     def is_tried_again(self) -> bool:

@@ -10,7 +10,7 @@ from django.utils import timezone
 from approvals import cards, decisions, ledger
 from approvals.cards import Card
 from approvals.escalation import Step
-from approvals.models import ApprovalKind, Risk
+from approvals.models import Approval, ApprovalKind, Risk
 from tests.rows import a_card, a_request, read
 
 pytestmark = pytest.mark.django_db
@@ -89,3 +89,11 @@ def test_a_mocked_card_is_read_back_as_one_that_nobody_is_waited_for(dana: User)
     assert (back.mocked, back.hold_seconds, back.target_seconds, back.escalation) == (True, 0, None, ())
     assert (made.escalates_at, made.target_at) == (None, None)
     assert cards.view_digest(back) == made.view_digest
+
+
+@pytest.mark.parametrize(("version", "is_anew"), [("1", True), ("2", False)])
+def test_other_arguments_are_the_agents_unless_its_tool_has_changed(version: str, is_anew: bool) -> None:
+    """A changed tool is asked about as it was proposed: what people had changed in it is gone, and nobody asked."""
+    replaced = Approval(tool_version="1")
+    differing = [{"of": "arguments", "name": "amount", "was": 4, "now": 5}]
+    assert Approval(supersedes=replaced, tool_version=version, difference=differing).is_proposed_anew is is_anew
