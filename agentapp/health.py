@@ -160,12 +160,14 @@ def _broken(row: dict[str, Any]) -> Problem | None:
 def _losing_workers(row: dict[str, Any]) -> Problem | None:
     if not row["paused"]:
         return None
+    more = f" and {row['paused'] - 1} more" if row["paused"] > 1 else ""
     return Problem(
         "runs_lose_workers",
         f"{_count(row['paused'], 'run is', 'runs are')} paused, because worker after worker vanished while it had "
         f"{'it' if row['paused'] == 1 else 'them'}.",
         "The workers' logs, or the system's, say what ended them: too much memory, or a tool or model library that "
         "crashes. Then resume the run, or cancel it. Other runs go on.",
+        f"run_{row['first_paused'].hex[-6:]}{more}",
     )
 
 

@@ -72,6 +72,7 @@ def figures() -> dict[str, Any]:
         "broken": _number_of(broken),
         "first_broken": Subquery(broken.order_by("opened_at").values("key")[:1]),
         "paused": _number_of(losing_workers()),
+        "first_paused": Subquery(losing_workers().order_by("updated_at").values("pk")[:1]),
         "unsynced": _number_of(other_code),
         "first_unsynced": Subquery(other_code.order_by("name").values("name")[:1]),
         "deaf": _number_of(WebhookEndpoint.objects.filter(failing)),

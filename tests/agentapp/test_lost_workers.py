@@ -107,6 +107,7 @@ def test_it_is_a_problem_until_somebody_resumes_it_and_its_page_says_why(
     loop.drive(run.pk)
     [problem] = [problem for problem in health.look() if problem.code == "runs_lose_workers"]
     assert problem.message.startswith("1 run is paused, because worker after worker vanished")
+    assert problem.details == run.reference
     client.force_login(sam)
     assert "Worker after worker vanished while it had this run." in client.get(reverse("run", args=[run.pk])).text
     controls.resume_run(run.pk, sam)

@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 from agentapp import actions, breakers
 from agentapp.breakers import Thing
 from agentapp.models import Agent, Run
+from agentapp.models.runs import MOST_WORKERS_LOST
 from approvals import ledger
 from tests.agentapp.console.conftest import make_waiting
 from tests.conftest import Clerk, call, calls, says
@@ -30,13 +31,16 @@ def held(clerk: Clerk, ada: User) -> dict[str, Run]:
     partial = clerk.run(calls(call("c", "look_up", what="x")), says("As far as I got."))
     paused = clerk.start(says("done"), input="Paused on purpose")
     actions.pause_run(paused.pk, clerk.starter)
+    lost = clerk.start(says("done"), input="Too much for any worker")
+    Run.objects.filter(pk=lost.pk).update(workers_lost=MOST_WORKERS_LOST)
+    actions.pause_run(lost.pk, clerk.starter)
     switched = clerk.start(says("done"), input="Held by a switch")
     actions.engage_switch("agent", "clerk", "It writes to the wrong people.", ada)
     clerk.drive(switched)
     with ledger.transaction():
         for _ in range(3):
             breakers.failed(Thing("tool", "send"), "The line is dead.")
-    return {"budget": dear, "partial": partial, "paused": paused, "switched": switched}
+    return {"budget": dear, "partial": partial, "paused": paused, "lost": lost, "switched": switched}
 
 
 @pytest.mark.parametrize("address", ["/approvals/{}/", "/inbox/"])

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from agentapp import actions, preferences
 from agentapp.console import queue
 from approvals.models import Approval
-from tests.agentapp.console.conftest import make_waiting
+from tests.agentapp.console.conftest import REFUND, make_waiting
 from tests.e2e.conftest import intercept, live
 from tests.e2e.looks import look
 
@@ -100,6 +100,12 @@ def test_every_state_is_accessible_and_keeps_the_policy(
     page.goto("/inbox/")
     expect(page.get_by_text("6 requests are waiting.")).to_be_visible()
     look_whole(page, "storm", wrong)
+    long = {**REFUND, "note": "We are very sorry for the trouble with your kettle. " * 10}
+    several = [make_waiting(sam, arguments=long, risk="low", effect_class="reversible") for _ in range(2)]
+    page.goto("/inbox/batch/?" + "&".join(f"pick={one.pk}" for one in several))
+    expect(page.get_by_text("These can only be rejected together.")).to_be_visible()
+    expect(page.get_by_role("button", name="Approve 2")).to_have_count(0)
+    look_whole(page, "batch-unseen", wrong)
 
     assert wrong == {}
     # Chromium itself reports the page that refuses a batch, as expected here.
