@@ -16,6 +16,7 @@ from django.views.decorators.http import require_http_methods
 from agentapp import actions, auth, forking
 from agentapp.console import call_form
 from agentapp.console.call_form import Filled
+from agentapp.console.parts import render_part
 from agentapp.console.shell import Forbidden, signed_in
 from agentapp.models import Run, ToolExecution
 from agentapp.starting import steps_to_begin_with
@@ -67,7 +68,7 @@ def run_fork(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
         **_around(found, step, execution),
     }
     if not starts:
-        return render(request, "console/run_fork.html", context)
+        return render_part(request, "console/run_fork.html", "request", context)
     if filled is not None and filled.is_wrong:
         return render(request, "console/run_fork.html", context, status=422)
     try:

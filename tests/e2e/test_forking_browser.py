@@ -1,15 +1,18 @@
 """Forking, replaying and comparing in a real browser: looks, sizes, and the way through without JavaScript."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from playwright.sync_api import Page, expect
+from pydantic import BaseModel
 
 from agentapp import actions
-from agentapp.models import Run
+from agentapp.models import Run, ToolExecution
+from agentapp.tools.base import tool
 from approvals.models import Rule
-from tests.conftest import Clerk
+from tests.conftest import Clerk, call, calls
 from tests.e2e.looks import look
 from tests.forks import BOTH, DONE, LOOK, PAY, fork
 
@@ -23,6 +26,26 @@ def paid(clerk: Clerk, dana: User) -> Run:
     run = clerk.run(LOOK, PAY, DONE, input="Look, then pay Ana.")
     clerk.decide(clerk.open(run)[0], dana)
     return clerk.drive(run)
+
+
+class Line(BaseModel):
+    article: str
+    count: int
+
+
+@tool(effect="irreversible")
+def order(lines: list[Line], labels: list[str]) -> str:
+    """Order some things."""
+    return f"{len(lines)} ordered"
+
+
+@pytest.fixture
+def ordered(clerk: Clerk, offer: Any) -> Run:
+    """A run that proposed to order one thing, and was cancelled."""
+    offer(order)
+    lines = [{"article": "cup", "count": 2}]
+    run = clerk.run(calls(call("o", "order", lines=lines, labels=["blue", "gift"]), text="I order."), DONE)
+    return actions.cancel_run(run.pk, clerk.starter)
 
 
 def finish(clerk: Clerk, run: Run) -> Run:
@@ -77,6 +100,28 @@ def test_a_call_is_forked_with_another_amount_and_the_two_are_compared(
     page.reload()
     page.get_by_role("link", name="Compare").first.click()
     expect(page.get_by_role("row", name="amount")).to_contain_text("7")
+
+
+@pytest.mark.parametrize("script", [True, False], ids=["script", "no script"])
+def test_entries_are_added_to_a_call_and_removed_before_it_is_forked(
+    browse: Browse, complaints: list[str], clerk: Clerk, ordered: Run, sam: User, script: bool
+) -> None:
+    page = browse(sam, f"/runs/{ordered.pk}/fork/?step=1&call=0", java_script_enabled=script)
+    page.get_by_label("Instructions of the agent").fill("Be quick.")
+    page.get_by_role("button", name="Add one").click()
+    page.get_by_label("Article").nth(1).fill("kettle")
+    page.get_by_label("Count", exact=True).nth(1).fill("1")
+    page.get_by_role("button", name="Remove blue").click()
+    expect(page.get_by_role("button", name="Remove blue")).to_have_count(0)
+    page.get_by_role("button", name="Remove Line").first.click()
+    expect(page.get_by_label("Article")).to_have_count(1)
+    page.get_by_role("button", name="Start the fork").click()
+    page.wait_for_url(lambda url: "/fork/" not in url)
+    forked = clerk.drive(Run.objects.exclude(pk=ordered.pk).get())
+    assert forked.agent_snapshot["instructions"] == "Be quick."
+    assert complaints == []
+    proposed = ToolExecution.objects.get(run=forked)
+    assert proposed.args == {"lines": [{"article": "kettle", "count": 1}], "labels": ["gift"]}
 
 
 def test_a_run_is_replayed_and_compared(browse: Browse, clerk: Clerk, paid: Run, sam: User) -> None:

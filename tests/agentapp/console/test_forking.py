@@ -150,6 +150,15 @@ def test_arguments_are_fields_and_one_that_does_not_fit_is_marked(sams: Client, 
     assert len(clerk_tools.effects_of("pay")) == 1
 
 
+def test_a_button_of_the_fields_changes_the_form_in_place_and_starts_nothing(sams: Client, paid: Run) -> None:
+    sent = fields(page(sams, f"/runs/{paid.pk}/fork/?step=2&call=0")) | {"add": "arg.lines", "instructions": "Be kind."}
+    assert "<title>" in sams.post(f"/runs/{paid.pk}/fork/", sent).content.decode()
+    part = sams.post(f"/runs/{paid.pk}/fork/", sent, headers={"HX-Request-Type": "partial"}).content.decode()
+    assert part.strip().startswith('<div class="branch" id="request"')
+    assert "Be kind." in part
+    assert Run.objects.count() == 1
+
+
 def test_a_secret_argument_is_typed_anew_and_is_never_on_the_page(sams: Client, clerk: Clerk, offer: Any) -> None:
     @tool(effect="irreversible")
     def open_vault(name: str, pin: str) -> str:
