@@ -216,7 +216,7 @@ def _answer(request: HttpRequest, found: Approval, user: User, typed: card.Draft
         version=typed.version,
         action_digest=typed.action_digest,
         arguments_text=arguments_text,
-        message=typed.message,
+        message=typed.words,
         stop_run=typed.stop_run,
     )
 
@@ -258,8 +258,6 @@ def _second_press(request: HttpRequest, found: Approval, typed: card.Draft) -> H
 def _draft(request: HttpRequest, found: Approval) -> card.Draft:
     """What was posted. A version that cannot be read matches nothing; an unreadable id is replaced by a new one."""
     post = request.POST
-    reason, message = post.get("reason", "").strip(), post.get("message", "").strip()
-    preset = card.preset(reason)
     version = post.get("version", "")
     try:
         decision_id = uuid.UUID(post.get("decision_id", ""))
@@ -270,7 +268,8 @@ def _draft(request: HttpRequest, found: Approval) -> card.Draft:
         version=int(version) if version.isascii() and version.isdigit() and len(version) < 10 else -1,
         action_digest=post.get("action_digest", ""),
         posted=post,
-        message=f"{preset}. {message}" if preset and message else preset or message,
+        reason=post.get("reason", "").strip(),
+        message=post.get("message", "").strip(),
         stop_run="stop_run" in post,
         word=post.get("confirm", "")[:200],
     )
@@ -298,10 +297,17 @@ def _refused(request: HttpRequest, found: Approval, typed: card.Draft | None, re
     found = card_rows.visible_or_404(signed_in(request), found.pk)
     status = refused.status
     if typed is not None and refused.code in ("changed", "action_changed"):
-        # Use the current version and digest, so that the next decision is about what is on the screen now.
+        # Use the current version and digest, so that the next decision is about what is on the screen now. The word
+        # that confirms is typed again for it.
         mine = card.carried_over(found, typed)
-        typed = card.Draft(
-            uuid.uuid4(), found.version, card.current_digest(found), None if mine else typed.posted, mine, typed.message
+        typed = replace(
+            typed,
+            decision_id=uuid.uuid4(),
+            version=found.version,
+            action_digest=card.current_digest(found),
+            posted=None if mine else typed.posted,
+            arguments=mine,
+            word="",
         )
     context = context_of(request, found, typed)
     shown = context["shown"]

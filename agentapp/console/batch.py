@@ -156,8 +156,7 @@ def _decide(request: HttpRequest, user: User) -> HttpResponse:
     items = [item for item in items if item.approval_id in found]
     picked = [found[item.approval_id] for item in items]
     reason, message = request.POST.get("reason", ""), request.POST.get("message", "").strip()
-    preset = card.preset(reason)
-    words = f"{preset}. {message}" if preset and message else preset or message
+    words = card.in_words(reason, message)
     problem = too_much(picked)
     if not problem and (kind not in TYPES or not picked):
         problem = "Choose to approve or to reject them."

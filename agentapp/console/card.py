@@ -39,9 +39,15 @@ class Draft:
     posted: QueryDict | None = None
     # Used instead of what was posted: the resulting arguments, applied to what waits now.
     arguments: dict[str, Any] | None = None
+    # Why it is rejected, as chosen among the reasons offered; `message` is what was typed besides.
+    reason: str = ""
     message: str = ""
     stop_run: bool = False
     word: str = ""
+
+    @property
+    def words(self) -> str:
+        return in_words(self.reason, self.message)
 
 
 # The effects that get a badge, by the icon their tool gives them.
@@ -366,9 +372,10 @@ def rejections() -> tuple[str, ...]:
     return (*settings.REJECTION_REASONS, OTHER)
 
 
-def preset(reason: str) -> str:
-    """The reason as the agent reads it, if it is one of those offered; otherwise empty."""
-    return reason if reason in settings.REJECTION_REASONS else ""
+def in_words(reason: str, message: str) -> str:
+    """A chosen reason and what was typed, as the agent reads them. Only a reason that is offered is read."""
+    offered = reason if reason in settings.REJECTION_REASONS else ""
+    return f"{offered}. {message}" if offered and message else offered or message
 
 
 def tool_unchanged(approval: Approval) -> bool:

@@ -205,6 +205,34 @@ def test_what_nobody_typed_is_not_brought_back_over_what_somebody_else_changed(
     assert approval.decisions.count() == 2
 
 
+def test_a_rejection_of_what_somebody_else_changed_comes_back_as_it_was_sent(
+    browse: Browse, sam: User, dana: User, marco: User
+) -> None:
+    approval = make_waiting(sam, risk="low", approvals_needed=2)
+    page = live(browse(dana, f"/approvals/{approval.pk}/"))
+    page.evaluate("document.getElementById('live').remove()")
+    edited = approval.arguments_text.replace("214.5", "184.5")
+    new = actions.NewDecision(
+        id=approval.pk, type="edit", version=1, action_digest=approval.action_digest, arguments_text=edited
+    )
+    actions.decide(approval.pk, new, marco)
+    dialog = page.locator("#reject-dialog")
+    page.get_by_role("link", name="Reject").click()
+    dialog.get_by_text("Not allowed").click()
+    dialog.get_by_label("Tell the agent why").fill("See policy 4.")
+    dialog.get_by_label("Also stop the run").check()
+    dialog.get_by_role("button", name="Reject").click()
+    expect(page.get_by_role("alert").first).to_contain_text("This request changed while you were reading.")
+    page.get_by_role("link", name="Reject").click()
+    expect(dialog.get_by_label("Not allowed")).to_be_checked()
+    expect(dialog.get_by_label("Tell the agent why")).to_have_value("See policy 4.")
+    expect(dialog.get_by_label("Also stop the run")).to_be_checked()
+    dialog.get_by_role("button", name="Reject").click()
+    expect(page.get_by_text("Rejected. The agent is told in")).to_be_visible()
+    sent = Decision.objects.get(user=dana)
+    assert (sent.message, sent.stop_run) == ("Not allowed. See policy 4.", True)
+
+
 def test_race_undo_at_the_moment_the_worker_takes_it(browse: Browse, sam: User, dana: User) -> None:
     approval = make_waiting(sam, risk="low", hold_seconds=30)
     page = browse(dana, f"/approvals/{approval.pk}/", java_script_enabled=False)

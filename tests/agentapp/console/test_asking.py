@@ -162,6 +162,13 @@ class TestCritical:
         assert self.approve(page, approval, confirm="$214.50").status_code == 302
         assert approval.decisions.get().assurance == "password"
 
+    def test_the_word_is_typed_again_for_what_changed(self, page: Client, waiting: Waiting) -> None:
+        approval = waiting(risk="critical", approvals_needed=2)
+        page.post("/reauthenticate/", {"password": PASSWORD, "next": "/inbox/"})
+        response = self.approve(page, approval, confirm="$214.50", version=99)
+        assert response.status_code == 409
+        assert 'name="confirm" form="decide" autocomplete="off" value="" required' in response.content.decode()
+
     def test_a_wrong_password_renews_nothing(self, page: Client, waiting: Waiting) -> None:
         approval = waiting(risk="critical", approvals_needed=2)
         assert page.post("/reauthenticate/", {"password": "guess", "next": "/inbox/"}).status_code == 422

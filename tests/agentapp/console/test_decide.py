@@ -284,6 +284,22 @@ class TestRefusals:
         assert 'value="184.50"' in html
         assert f'name="version" value="{approval.version}"' in html
 
+    def test_a_rejection_of_what_changed_comes_back_as_it_was_sent_and_is_sent_again_once(
+        self, page: Client, waiting: Waiting
+    ) -> None:
+        approval = waiting()
+        sent = {"type": "reject", "reason": "Not allowed", "message": "See policy 4.", "stop_run": ""}
+
+        response = decide(page, approval, version=99, **sent)
+
+        forms = Forms(response.content.decode()).forms.values()
+        [again] = [form.fields for form in forms if form.fields.get("type") == ["reject"]]
+        assert response.status_code == 409
+        assert {name: again.get(name) for name in sent} == {name: [value] for name, value in sent.items()}
+        page.post(f"/approvals/{approval.pk}/decide/", again)
+        decision = Decision.objects.get()
+        assert (decision.message, decision.stop_run) == ("Not allowed. See policy 4.", True)
+
     @pytest.mark.parametrize("field", [{"version": "x"}, {"action_digest": "0" * 64}, {"version": ""}])
     def test_what_was_not_on_the_screen_is_not_approved(
         self, page: Client, waiting: Waiting, field: dict[str, str]
