@@ -107,30 +107,37 @@ def peek_outcome(request: HttpRequest, execution_id: uuid.UUID) -> HttpResponse:
 
 @require_safe
 def filter_panel(request: HttpRequest) -> HttpResponse:
-    """The choices for narrowing the queue: only those that occur in what waits now."""
+    """The choices for narrowing the queue: those that occur in what waits, or was decided last, and what is chosen."""
     user, filters = signed_in(request), Filters.read(request.GET)
-    found = queue.undecided(user).order_by().values_list("tool", "agent", "rule", "starter__username", "groups__name")
+    shown = queue.last_decided(user) if filters.view == DECIDED else queue.undecided(user)
+    found = shown.order_by().values_list("tool", "agent", "rule", "starter__username", "groups__name")
     combinations = list(found.distinct()[:CHOICES])
     tools, agents, rules, starters, teams = (
         sorted({str(one[place]) for one in combinations if one[place]}) for place in range(5)
     )
     held = claims.standing().filter(user__isnull=False, approval__in=queue.undecided(user))
     holders = sorted(set(held.values_list("user__username", flat=True)))
-    context = {
-        "filters": filters,
-        "choices": [
-            ("team", "Team", [(team, team) for team in teams]),
-            ("risk", "Risk", [(level, str(Risk(level).label)) for level in reversed(Risk.values)]),
-            ("tool", "Tool", [(tool, tool) for tool in tools]),
-            ("agent", "Agent", [(agent, agent) for agent in agents]),
-            ("rule", "Policy", [(rule, rule) for rule in rules]),
-            ("starter", "Requester", [(name, name) for name in starters]),
-            ("late", "Target", list(LATE.items())),
-            ("age", "Waiting longer than", list(AGES.items())),
-            ("claimed", "Claimed by", [("nobody", "Nobody"), *((name, name) for name in holders)]),
-            ("sort", "Order", list(SORTS.items())),
-        ],
-    }
+    choices = [
+        ("team", "Team", [(team, team) for team in teams]),
+        ("risk", "Risk", [(level, str(Risk(level).label)) for level in reversed(Risk.values)]),
+        ("tool", "Tool", [(tool, tool) for tool in tools]),
+        ("agent", "Agent", [(agent, agent) for agent in agents]),
+        ("rule", "Policy", [(rule, rule) for rule in rules]),
+        ("starter", "Requester", [(name, name) for name in starters]),
+        ("late", "Target", list(LATE.items())),
+        ("age", "Waiting longer than", list(AGES.items())),
+        ("claimed", "Claimed by", [("nobody", "Nobody"), *((name, name) for name in holders)]),
+        ("sort", "Order", list(SORTS.items())),
+    ]
+    for name, _, options in choices:
+        # What is chosen may occur nowhere now.
+        chosen = getattr(filters, name)
+        if chosen and chosen not in dict(options):
+            options.append((chosen, chosen))
+    offered = {name for name, _, _ in choices}
+    # The panel has no field for these, and its answer has to lead back to them.
+    kept = [(name, value) for name, value in filters.parts if name not in offered]
+    context = {"filters": filters, "choices": choices, "kept": kept}
     return render(request, f"console/inbox_filters.html{'#panel' if _htmx(request) else ''}", context)
 
 

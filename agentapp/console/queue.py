@@ -24,6 +24,7 @@ from approvals.prepared import Given
 
 PAGE = 50
 UNKNOWN_SHOWN = 20
+LOOKED_THROUGH = 1000
 # Above this a list can no longer be read row by row.
 STORM = 200
 STORM_GROUPS = 40
@@ -203,11 +204,20 @@ def _others(view: str, size: int) -> entitlement.Seen[int]:
 
 def decided(user: User, filters: Filters, after: str) -> Queue:
     """The requests that were decided or ended by themselves, latest first."""
-    ended = auth.visible_approvals(user).filter(state__in=ENDED, decided_at__isnull=False)
-    found = looking.ordered(ended.filter(filters.condition(user)).defer(*_HEAVY), filters)
+    found = looking.ordered(_ended(user).filter(filters.condition(user)).defer(*_HEAVY), filters)
     found = found.select_related("execution").prefetch_related(_counting())
     rows = list(_beside(found, after, filters.order)[: PAGE + 1])
     return Queue(_by_day(rows[:PAGE]), rows[:PAGE], next_page=_next_page(rows, filters.order))
+
+
+def last_decided(user: User) -> QuerySet[Approval]:
+    """As many of those requests as can be looked through at once, the latest."""
+    latest = _ended(user).order_by(*looking.DECIDED_ORDER).values("pk")[:LOOKED_THROUGH]
+    return Approval.objects.filter(pk__in=latest)
+
+
+def _ended(user: User) -> QuerySet[Approval]:
+    return auth.visible_approvals(user).filter(state__in=ENDED, decided_at__isnull=False)
 
 
 def storm(user: User) -> list[dict[str, Any]]:

@@ -1,11 +1,13 @@
 """The inbox's filters and orders, and that its pages join up in every order."""
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
 
 import pytest
 from django.contrib.auth.models import Group, User
+from django.http import QueryDict
 from django.test import Client
 from django.utils import timezone
 
@@ -201,6 +203,38 @@ class TestViews:
 
         assert again.status_code == 422
         assert "You already have a view named" in again.content.decode()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "?tool=gone&agent=gone&rule=gone&team=Gone&starter=gone&claimed=gone&risk=high&age=1h&late=1&sort=oldest",
+        "?view=mine&q=kettle&snoozed=1&all=1",
+        "?view=decided&by=dana&tool=gone",
+    ],
+)
+def test_the_panel_leads_back_to_every_filter_that_is_in_force(page: Client, query: str) -> None:
+    html = page.get(f"/inbox/filters/{query}").content.decode()
+
+    panel = html.partition('<form class="filter-panel"')[2].partition("</form>")[0]
+    sent = re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]+)">', panel)
+    for name, options in re.findall(r'<select [^>]*name="([^"]+)">(.*?)</select>', panel):
+        sent += [(name, value) for value in re.findall(r'<option value="([^"]+)" selected>', options)]
+    found = QueryDict(mutable=True)
+    found.update(dict(sent))
+    assert len(sent) == len(found)
+    assert Filters.read(found) == read_query(query)
+
+
+def test_among_decided_requests_the_panel_offers_what_was_decided(page: Client, waiting: Waiting) -> None:
+    done = waiting(tool="issue_credit", agent="billing")
+    waiting(tool="write_letter")
+    page.post(f"/approvals/{done.pk}/decide/", posted(done))
+
+    html = page.get("/inbox/filters/?view=decided").content.decode()
+
+    assert "issue_credit" in html
+    assert "write_letter" not in html
 
 
 def test_the_panel_offers_what_waits_and_only_that(page: Client, waiting: Waiting) -> None:
