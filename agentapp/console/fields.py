@@ -87,6 +87,11 @@ class Field:
         return "f-" + _UNSAFE.sub(lambda char: f"_{ord(char[0]):x}", "-".join(self.path))
 
     @property
+    def described_by(self) -> str:
+        """The ids of what is said about its control: the hint, and what is wrong with it."""
+        return f"h-{self.html_id} e-{self.html_id}" if self.error else f"h-{self.html_id}"
+
+    @property
     def has_hidden(self) -> bool:
         """Whether the text contains characters that a control does not show."""
         return formats.visible(self.value) != self.value
