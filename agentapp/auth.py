@@ -293,9 +293,10 @@ def may_take_over(user: User, run: Run) -> bool:
 def offers_take_over(user: User, run: Run, asked: bool) -> bool:
     """`may_take_over` for a page that already knows whether this person is `asked` to decide about one of its calls.
 
-    Only the run that a person started speaks with people. The runs it asked for are taken over with it.
+    Whoever decides about a call may not always see its run, and takes over only what they see. Only the run that a
+    person started speaks with people. The runs it asked for are taken over with it.
     """
-    may = asked or may_pause(user, run) or _may_answer(user, run)
+    may = may_see(user, run) and (asked or may_pause(user, run) or _may_answer(user, run))
     return run.parent_id is None and run.taken_over_by_id is None and not run.is_mocked and may
 
 

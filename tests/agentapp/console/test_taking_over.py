@@ -36,6 +36,20 @@ def test_who_is_asked_takes_a_run_over_from_its_page_and_from_the_request(
     assert button not in request
 
 
+def test_who_decides_about_a_call_but_may_not_see_its_run_is_not_offered_to_take_it_over(
+    client: Client, sam: User, otto: User
+) -> None:
+    otto.user_permissions.add(Permission.objects.get(codename="decide_approval"))
+    run = RunBuilder(sam)
+    (approval,) = run.ask(*run.step("", proposal(make_tool("refund_payment", "irreversible"))))
+    client.force_login(otto)
+    for address in ("/approvals/{}/", "/inbox/peek/{}/", "/inbox/?id={}"):
+        page = client.get(address.format(approval.pk)).content.decode()
+        assert f'action="/approvals/{approval.pk}/decide/"' in page
+        assert "take-over" not in page
+    assert client.post(f"/runs/{run.id}/take-over/").status_code == 404
+
+
 def test_the_audit_trail_names_the_run_that_was_taken_over_also_where_its_conversation_was(
     client: Client, sam: User, dana: User, mia: User
 ) -> None:
