@@ -144,6 +144,8 @@ def undo(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
         return redirect(reverse("focus_one", args=[approval_id]) + again)
     if place == "batch":
         return redirect("batch_done")
+    if place == "chat" and not again:
+        return redirect("run_chat", run_id=found.run_id)
     if place != "inbox" or again:  # open the page on which the edit can be changed further
         return redirect(reverse("approval", args=[approval_id]) + again)
     return redirect(inbox.back(request.POST, approval_id))

@@ -15,6 +15,8 @@ from approvals import ledger
 from approvals.models import Rule
 from tests.conftest import Clerk, call, calls, says
 
+from .test_plain_posts import Forms
+
 LOOK = calls(call("l", "look_up", what="it"), call("m", "look_up", what="that"), text="I look.")
 PAY = calls(call("p", "pay", account="ana", amount=5), text="I propose to pay.")
 
@@ -151,6 +153,17 @@ def test_a_request_stands_in_its_place_and_whoever_may_decide_can(clerk: Clerk, 
     assert response["Location"] == f"/runs/{run.pk}/chat/"
     assert clerk.drive(run).state == "succeeded"
     assert in_order(page_of(signed_in(dana), run), "1 tool", "Paid.")
+
+
+def test_a_decision_taken_back_in_the_conversation_leads_back_there(clerk: Clerk, dana: User) -> None:
+    Rule.objects.create(name="payments", tool="pay", verdict="ask", hold_seconds=60)
+    run = clerk.run(PAY, says("Paid."), conversation="ticket-7")
+    [approval] = clerk.open(run)
+    clerk.decide(approval, dana)
+    client = signed_in(dana)
+    undo = next(form for form in Forms(page_of(client, run)).forms.values() if form.action.endswith("/undo/"))
+    assert client.post(undo.action, undo.fields)["Location"] == f"/runs/{run.pk}/chat/"
+    assert f'action="/approvals/{approval.pk}/decide/"' in page_of(client, run)
 
 
 def test_others_read_whom_it_waits_for(clerk: Clerk, as_sam: Client, roles: Any, mia: User) -> None:
