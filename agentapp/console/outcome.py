@@ -10,19 +10,27 @@ from django.views.decorators.http import require_http_methods
 from agentapp import actions, auth
 from agentapp.console.shell import signed_in
 from agentapp.models import ToolExecution
+from approvals.models import Event
 
 
 def visible_or_404(user: object, execution_id: uuid.UUID) -> ToolExecution:
-    """A call whose outcome is or was unknown, of a run this person may see."""
+    """A call whose outcome is or was unknown, of a run this person may see.
+
+    A person may have found out what became of it, or its answer may have come late.
+    """
     found = ToolExecution.objects.select_related("run", "tool", "approval").filter(
         pk=execution_id,
         run__in=auth.visible_runs(user),  # type: ignore[arg-type]
     )
     execution = found.first()
     unknown = ToolExecution.State.OUTCOME_UNKNOWN
-    if execution is None or (execution.state != unknown and not execution.outcome_note):
-        raise Http404("There is no such call, or its outcome is known.")
+    if execution is None or (execution.state != unknown and not execution.outcome_note and not _was_lost(execution)):
+        raise Http404("There is no such call, or its outcome has always been known.")
     return execution
+
+
+def _was_lost(execution: ToolExecution) -> bool:
+    return Event.objects.filter(execution_id=execution.pk, type="tool_call.outcome_unknown").exists()
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -294,6 +294,30 @@ def test_what_was_found_out_about_one_call_is_not_in_the_form_of_the_next(
     expect(page.get_by_label("How do you know?")).to_have_value("")
 
 
+def test_what_somebody_else_has_found_out_ends_the_form_in_the_preview(
+    browse: Browse, complaints: list[str], sam: User, dana: User, marco: User
+) -> None:
+    calls = [make_unknown(sam) for _ in range(2)]
+    page = live(browse(dana, "/inbox/"))
+    page.locator(f"#out-{calls[0].pk} .q-main").click()
+    form = page.locator("#peek form:has(#note)")
+    expect(form).to_have_attribute("action", f"/outcomes/{calls[0].pk}/")
+    note = page.get_by_label("How do you know?")
+    note.fill("It is in")
+    actions.resolve_outcome(calls[1].pk, "happened", "I looked.", marco)
+    expect(page.locator(f"#out-{calls[1].pk}")).to_have_count(0)
+    live(page)
+    expect(note).to_be_focused()
+    note.press_sequentially(" the log.")
+    expect(note).to_have_value("It is in the log.")
+
+    actions.resolve_outcome(calls[0].pk, "happened", "I saw it.", marco)
+
+    expect(page.locator("#peek")).to_contain_text("Somebody has found out. I saw it.")
+    expect(page.get_by_role("button", name="It happened")).to_have_count(0)
+    assert complaints == []
+
+
 def test_what_others_decide_leaves_the_selection_and_its_count(
     browse: Browse, sam: User, dana: User, marco: User
 ) -> None:

@@ -9,9 +9,11 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from agentapp import actions
+from agentapp import actions, executions, runs
 from agentapp.console import queue
+from agentapp.messages import ToolResult
 from agentapp.models import ToolExecution
+from approvals import ledger
 from approvals.models import Approval
 
 from .conftest import make_unknown, posted
@@ -338,6 +340,40 @@ class TestUnknownOutcomes:
         assert response.status_code == 409
         execution.refresh_from_db()
         assert execution.outcome_note == "Seen."
+        assert "Your note, not recorded" in response.text
+        assert "readonly>Not seen.</textarea>" in response.text
+
+    def test_its_preview_hears_that_somebody_else_has_answered(self, page: Client, sam: User) -> None:
+        execution = make_unknown(sam)
+        preview = f"/inbox/outcome/{execution.pk}/"
+        hears = f'hx-get="{preview}" hx-trigger="choose, inbox-changed from:body"'
+        for address in ("/inbox/", preview):
+            assert hears in page.get(address).text
+        page.post(f"/outcomes/{execution.pk}/", {"outcome": "happened", "note": "Seen."})
+
+        shown = page.get(preview).text
+
+        assert "Somebody has found out." in shown
+        assert 'name="outcome"' not in shown
+
+    def test_whoever_was_about_to_answer_reads_that_the_answer_came_late(self, page: Client, sam: User) -> None:
+        execution = make_unknown(sam)
+        with ledger.transaction():
+            runs.lock(execution.run_id)
+            assert executions.finish_late(executions.Outcome(execution, ToolResult(data="refunded")), 1)
+
+        shown = page.get(f"/inbox/outcome/{execution.pk}/").text
+        response = page.post(f"/outcomes/{execution.pk}/", {"outcome": "happened", "note": "Seen."})
+
+        assert "Its answer came after all." in shown
+        assert 'name="outcome"' not in shown
+        assert response.status_code == 409
+        assert "readonly>Seen.</textarea>" in response.text
+
+    def test_a_call_that_was_never_lost_has_no_such_page(self, page: Client, waiting: Waiting) -> None:
+        execution = waiting().execution
+
+        assert page.get(f"/outcomes/{execution.pk}/").status_code == 404
 
     def test_who_started_the_run_cannot_resolve_it(self, client: Client, sam: User) -> None:
         execution = make_unknown(sam)
