@@ -182,12 +182,12 @@ def views(request: HttpRequest) -> HttpResponse:
     """A person's saved queries, and those that others share; a post saves another."""
     user = allowed(request)
     typed = _typed(request.POST if request.method == "POST" else request.GET)
-    context: dict[str, Any] = {"typed": typed}
+    name, shared = request.POST.get("name", ""), "shared" in request.POST
+    context: dict[str, Any] = {"typed": typed, "name": name, "shared": shared}
     status = 200
     if request.method == "POST":
         try:
             parse(typed)
-            name, shared = request.POST.get("name", ""), "shared" in request.POST
             preferences.save_view(user, PAGE_NAME, name, urlencode({"q": typed}), shared=shared)
             return redirect(address(typed))
         except actions.Refused as refused:

@@ -146,11 +146,11 @@ def views(request: HttpRequest) -> HttpResponse:
     """A person's saved views, with the number of waiting requests in each. A post saves another."""
     user = signed_in(request)
     if request.method == "POST":
-        filters = Filters.read(request.POST)
+        filters, name = Filters.read(request.POST), request.POST.get("name", "")
         try:
-            preferences.save_view(user, "inbox", request.POST.get("name", ""), filters.here)
+            preferences.save_view(user, "inbox", name, filters.here)
         except actions.Refused as refused:
-            context = {"refused": refused, "views": queue.saved_views(user), "filters": filters}
+            context = {"refused": refused, "views": queue.saved_views(user), "filters": filters, "name": name}
             return render(request, "console/inbox_views.html", context, status=422)
         return redirect(reverse("inbox") + filters.here)
     context = {"views": queue.saved_views(user), "filters": Filters.read(request.GET)}

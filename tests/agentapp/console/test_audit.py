@@ -327,13 +327,18 @@ class TestViews:
         client.post(f"/audit/views/{ours.pk}/delete/")
         assert SavedView.objects.filter(pk=ours.pk).exists()
 
-    @pytest.mark.parametrize(("q", "name"), [("tol:x", "X"), ("risk:high", "")])
-    def test_what_cannot_be_kept_is_said_and_nothing_is_lost(self, manager, q, name) -> None:
-        response = manager.post("/audit/views/", {"q": q, "name": name})
+    @pytest.mark.parametrize(("q", "name"), [("tol:x", "X"), ("risk:high", ""), ("risk:high", "Taken & kept")])
+    @pytest.mark.parametrize("shared", [True, False])
+    def test_what_cannot_be_kept_is_said_and_nothing_is_lost(self, manager, q, name, shared) -> None:
+        manager.post("/audit/views/", {"q": "risk:low", "name": "Taken & kept"})
+        response = manager.post("/audit/views/", {"q": q, "name": name} | ({"shared": "on"} if shared else {}))
 
+        page = response.content.decode()
         assert response.status_code == 422
-        assert "Nothing was saved." in response.content.decode()
-        assert q in response.content.decode()
+        assert "Nothing was saved." in page
+        assert q in page
+        assert f'name="name" value="{html.escape(name)}"' in page
+        assert ('name="shared" checked' in page) == shared
 
     def test_the_tab_one_is_in_is_the_longest_that_stands_in_the_line(self, manager) -> None:
         assert 'aria-current="page">Decisions<' in shown(manager, "who:me did:decided")

@@ -203,6 +203,7 @@ class TestViews:
 
         assert again.status_code == 422
         assert "You already have a view named" in again.content.decode()
+        assert 'name="name" value="High risk"' in again.content.decode()
 
 
 @pytest.mark.parametrize(
