@@ -13,6 +13,7 @@ from agentapp.admin import mcp, naming, tool_parts, tool_words
 from agentapp.admin.parts import answer, part
 from agentapp.contracts import is_weaker
 from agentapp.models import Tool
+from agentapp.models.tools import validate_questions
 from approvals.admin_pages import SwitchedAdmin
 
 
@@ -54,6 +55,11 @@ class ToolForm(forms.ModelForm):
             known = dict.fromkeys([*tool_parts.names_of(self.instance), *given, *getattr(self.instance, name)])
             if name in self.fields:
                 self.fields[name].choices = [(field, field) for field in known]  # type: ignore[attr-defined]
+
+    def clean_questions(self) -> Any:
+        questions = self.cleaned_data["questions"]
+        validate_questions(questions)
+        return questions
 
 
 @admin.register(Tool)

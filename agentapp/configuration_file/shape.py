@@ -12,6 +12,7 @@ from django.core.exceptions import ValidationError
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, ValidationInfo
 
 from agentapp.models import Agent, Guideline, Tool
+from agentapp.models.tools import validate_questions
 from agentapp.models.webhooks import WEBHOOK_EVENTS
 from approvals import escalation, policy, thresholds
 from approvals.digest import canonical, parse, storable
@@ -81,6 +82,14 @@ def _are_decisions(value: list[str]) -> list[str]:
     return value
 
 
+def _are_questions(value: list[str]) -> list[str]:
+    try:
+        validate_questions(value)
+    except ValidationError as error:
+        raise ValueError(error.messages[0]) from error
+    return value
+
+
 def _are_thresholds(value: list[Any]) -> list[Any]:
     try:
         thresholds.validate(value)
@@ -141,7 +150,7 @@ class ToolEntry(TypedDict, total=False):
     locked_fields: list[Text]
     secret_fields: list[Text]
     pii_fields: list[Text]
-    questions: list[Text]
+    questions: Annotated[list[Text], AfterValidator(_are_questions)]
     owner: Text
     overlaps: list[ToolName]
 

@@ -311,9 +311,9 @@ def confirm_label(shown: Shown, number: int = 1, wanted: int = 1) -> str:
 
 
 def tool_questions(tool: Tool | None) -> list[str]:
-    """The questions that the tool's owner offers."""
-    offered = tool.questions if tool is not None else []
-    return [text for text in offered if isinstance(text, str)][:MAX_OFFERED]
+    """The questions that the tool's owner offers. What was stored before they were checked is passed over."""
+    offered = tool.questions if tool is not None and isinstance(tool.questions, list) else []
+    return [text for text in offered if isinstance(text, str) and text.strip()][:MAX_OFFERED]
 
 
 def claim_of(approval: Approval) -> Claim | None:

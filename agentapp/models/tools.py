@@ -5,6 +5,7 @@ to admins, and no source makes them weaker.
 """
 
 from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
@@ -13,6 +14,12 @@ from agentapp.messages import MAX_TIMEOUT_SECONDS
 from approvals import clock
 from approvals.ids import uuid7
 from approvals.models import EffectClass
+
+
+def validate_questions(value: object) -> None:
+    """A list of texts, none of them empty. Forms and files call it: a page shows each as something to press."""
+    if not isinstance(value, list) or not all(isinstance(text, str) and text.strip() for text in value):
+        raise ValidationError('Give a list of questions, as in ["Which policy allows this?"]. None can be empty.')
 
 
 class ToolSource(models.Model):

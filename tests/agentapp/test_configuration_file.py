@@ -398,6 +398,7 @@ def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
         ("agents: {a: {max_cost: 12345678.0}}", "agents.a.max_cost: Ensure that there are no more than"),
         ("channels: {c: {kind: pigeon}}", "channels.c.kind: There is no channel kind 'pigeon'."),
         ("channels: {c: {config: {}}}", "channels.c.kind: This field cannot be blank."),
+        ('tools: {pay_out: {questions: ["Why?", " "]}}', "tools.pay_out.questions: Give a list of questions"),
         (
             "channels: {c: {kind: email, config: {to: [a@b.example]}, personal: true}}",
             "channels.c.config: a channel of this kind cannot be for individual people",

@@ -91,6 +91,20 @@ def test_a_setting_that_makes_no_sense_is_refused(
     assert message in errors_of(submit(staff, url, **fields))
 
 
+@pytest.mark.parametrize(
+    "questions", ["5", '"Why?"', "true", "{}", '{"Why?": 1}', "[5]", '["Why?", null]', '["", "Why?"]', '[" "]']
+)
+def test_a_tool_whose_questions_are_no_list_of_texts_is_refused(staff: Client, url: str, questions: str) -> None:
+    assert "Give a list of questions" in errors_of(submit(staff, url, questions=questions))
+    assert Tool.objects.get(name="pay_out").questions == []
+
+
+def test_the_questions_of_a_tool_are_kept_and_can_be_taken_away(staff: Client, url: str) -> None:
+    for typed, kept in (('["Which policy allows this?"]', ["Which policy allows this?"]), ("[]", []), ("", [])):
+        save(staff, url, questions=typed)
+        assert Tool.objects.get(name="pay_out").questions == kept
+
+
 def test_tools_and_sources_are_made_by_code_alone(staff: Client, url: str) -> None:
     for model in (Tool, ToolSource):
         assert staff.post(address(model, "add"), {"name": "mine"}).status_code == 403

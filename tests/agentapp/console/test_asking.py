@@ -60,6 +60,17 @@ class TestAsking:
             answer(question, "No.")
         assert [question.text for question in Question.objects.all()] == ["Was a replacement offered?", "And a photo?"]
 
+    @pytest.mark.parametrize("stored", [5, "Why?", True, {"Why?": 1}, [5, "", " "]])
+    def test_questions_that_are_no_list_of_texts_are_not_offered(
+        self, page: Client, waiting: Waiting, stored: object
+    ) -> None:
+        approval = waiting()
+        Tool.objects.update(questions=stored)
+        html = html_of(page, approval, do="ask")
+        assert "Your question" in html
+        assert 'name="offered"' not in html
+        assert page.get("/inbox/").status_code == 200
+
     def test_an_empty_question_comes_back_with_the_dialog(self, page: Client, waiting: Waiting) -> None:
         response = page.post(f"/approvals/{waiting().pk}/ask/", {"text": " "})
         assert response.status_code == 422
