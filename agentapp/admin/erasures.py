@@ -1,6 +1,8 @@
 """Erasing what is kept about people: what would go is shown first, and nothing is erased without a reason."""
 
+from dataclasses import dataclass
 from typing import Any, cast
+from uuid import UUID
 
 from django import forms
 from django.contrib import admin, messages
@@ -11,11 +13,12 @@ from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import path
 
-from agentapp import erasing, retention
-from agentapp.models import Erasure
+from agentapp import auth, erasing, retention
+from agentapp.models import Conversation, Erasure, Run
 from agentapp.refused import Refused
 from approvals import ledger
 from approvals.admin_pages import ReadOnlyAdmin
+from approvals.digest import canonical, sha256
 
 # Each kind that a setting can limit, in words.
 _KEPT = {
@@ -36,7 +39,44 @@ class ErasureForm(forms.Form):
         max_length=erasing.MAX_REASON, help_text="Why, perhaps a request's number. It stays on record, so name nobody."
     )
     seen = forms.CharField(required=False, widget=forms.HiddenInput)
-    """What the preview said when the person agreed to it."""
+    """A digest of the preview that the person agreed to: what it was of, and what it said."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What an erasure would erase, and of what, as the page shows it before it happens."""
+
+    scope: str
+    subject: str
+    """The id of the run or the conversation, however the person named it; or the customer."""
+    preview: erasing.Preview
+    run: Run | None = None
+    conversation: Conversation | None = None
+    """The run or conversation, if this person may see what it is called."""
+
+    @property
+    def reference(self) -> str:
+        return Run(pk=UUID(self.subject)).reference if self.scope == Erasure.Scope.RUN else ""
+
+    @property
+    def digest(self) -> str:
+        return sha256(canonical([self.scope, self.subject, self.preview.counts]))
+
+
+def _shown(scope: str, subject: str, user: User) -> Shown:
+    """Raises Refused if nothing has this name."""
+    subject = subject.strip()
+    if scope == Erasure.Scope.RUN:
+        subject = str(erasing.run_named(subject))
+    preview = erasing.preview(scope, subject)
+    if scope == Erasure.Scope.RUN:
+        run = auth.visible_runs(user).filter(pk=subject).first()
+        return Shown(scope, subject, preview, run=run)
+    if scope == Erasure.Scope.CONVERSATION:
+        subject = str(UUID(subject))
+        talk = auth.visible_conversations(user).select_related("agent").filter(pk=subject).first()
+        return Shown(scope, subject, preview, conversation=talk)
+    return Shown(scope, subject, preview)
 
 
 @admin.register(Erasure)
@@ -78,18 +118,19 @@ class ErasureAdmin(ReadOnlyAdmin):
         form = ErasureForm(
             request.POST or None, initial={"scope": request.GET.get("scope"), "subject": request.GET.get("subject")}
         )
-        preview = None
+        shown = None
         if request.method == "POST" and form.is_valid():
             said = form.cleaned_data
             try:
-                preview = erasing.preview(said["scope"], said["subject"].strip())
-                now = " ".join(f"{number} {name}" for name, number in preview.counts.items())
-                if said["seen"] == now:
-                    erasing.erase(said["scope"], said["subject"], said["reason"], user, ledger.actor_of(user))
+                shown = _shown(said["scope"], said["subject"], user)
+                if said["seen"] == shown.digest:
+                    erasing.erase(shown.scope, shown.subject, said["reason"], user, ledger.actor_of(user))
                     messages.success(request, "It has been erased.")
                     return redirect("admin:agentapp_erasure_changelist")
-                form = ErasureForm({**said, "seen": now})
+                form = ErasureForm({**said, "seen": shown.digest})
             except Refused as refused:
                 form.add_error(refused.field if refused.field in form.fields else None, refused.message)
-        context = {"title": "Erase what is kept about people", "form": form, "preview": preview, "opts": self.opts}
+        preview = shown.preview if shown is not None else None
+        about = {"form": form, "shown": shown, "preview": preview, "opts": self.opts}
+        context = {"title": "Erase what is kept about people", **about}
         return TemplateResponse(request, "admin/erase.html", {**self.admin_site.each_context(request), **context})

@@ -1,4 +1,4 @@
-"""What parts of admin pages share with the console: schemas as tables, texts compared line by line."""
+"""What parts of admin pages show: schemas as tables, texts compared line by line, rows counted by kind."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -53,6 +53,12 @@ def arguments_of(tool: Tool) -> list[Argument]:
             Argument(name, kind_of(described), schemas.hint(described), name in schema.get("required", []), marks)
         )
     return rows
+
+
+@register.filter
+def counted(number: int, kind: str) -> str:
+    """How many rows of a kind: "0 runs", "1 run", "1,200 runs"."""
+    return f"{number:,} {kind.removesuffix('s') if number == 1 else kind}"
 
 
 @register.filter

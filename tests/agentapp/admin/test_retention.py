@@ -40,7 +40,7 @@ def test_what_would_go_is_counted_per_kind_and_stays(page: Client, clerk: Clerk,
     [content, notifications] = retention.preview()
     assert (content.counts["runs"], content.counts["calls"]) == (2, 2)
     for number, name in ((number, name) for name, number in content.counts.items()):
-        assert f"<li>{number} {name}</li>" in text
+        assert f"<li>{number} {name if number != 1 else name.removesuffix('s')}</li>" in text
     assert "Kept for 30 days (<code>RETENTION_CONTENT_DAYS</code>)" in text
     assert "Kept for 1 day (<code>RETENTION_NOTIFICATIONS_DAYS</code>)" in text
     assert notifications.is_nothing
