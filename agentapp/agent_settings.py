@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from agentapp import agent_tools, hooks
 from agentapp.compilers import SECTIONS
@@ -11,6 +12,7 @@ from agentapp.llm import providers
 from agentapp.llm import settings as model_settings
 from agentapp.messages import FINISH_REASONS
 from agentapp.models import Agent
+from agentapp.tools.schema import InvalidSchema, validator
 
 TOOL_CHOICES = ("auto", "required", "none")
 # The message compiler that reads each setting.
@@ -58,6 +60,30 @@ def own_tools(agent: Agent) -> set[str]:
     """`tools_to_call` for an agent as it is stored."""
     names = Names(list(Agent.objects.values_list("name", flat=True)), list(agent.tools.values_list("name", flat=True)))
     return tools_to_call(agent, names)
+
+
+def input_schema_problem(schema: Any) -> str:
+    """Why no form can be made from the schema of a run's input. Empty if one can, or if there is no schema."""
+    if not isinstance(schema, dict):
+        return 'An input schema is an object, as in {"properties": {"order": {"type": "string"}}}.'
+    types = schema.get("type", "object")
+    if "object" not in (types if isinstance(types, list) else [types]):
+        return "A run's input is an object: type is object, or left out."
+    properties = schema.get("properties", {})
+    if not isinstance(properties, dict):
+        return "properties is an object of objects, one for each field."
+    if wrong := [name for name, described in properties.items() if not isinstance(described, dict)]:
+        return f"properties is an object of objects, one for each field; {wrong[0]} is not."
+    try:
+        validator(schema)
+    except InvalidSchema as error:
+        return str(error)
+    return ""
+
+
+def _input_schema(agent: Agent, names: Names) -> Iterator[str]:
+    if problem := input_schema_problem(agent.input_schema):
+        yield problem
 
 
 def _driver_settings(agent: Agent, names: Names) -> list[str]:
@@ -151,6 +177,7 @@ _CHECKS: dict[str, tuple[frozenset[str], _Check]] = {
     "subagents": (frozenset({"subagents"}), _agents("subagents")),
     "denied_subagents": (frozenset({"denied_subagents"}), _agents("denied_subagents")),
     "hooks": (frozenset({"hooks"}), _hooks),
+    "input_schema": (frozenset({"input_schema"}), _input_schema),
     **{
         column: (frozenset({column}), _at_least_one(column))
         for column in ("max_steps", "max_iterations", "max_tokens", "max_seconds")

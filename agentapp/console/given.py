@@ -8,6 +8,7 @@ from typing import Any
 
 from django.http import QueryDict
 
+from agentapp import agent_settings
 from agentapp.console import schema_form, schemas
 from agentapp.console.schema_form import SchemaForm
 from agentapp.models import Agent
@@ -25,8 +26,11 @@ class Given:
 
 
 def given(agent: Agent, posted: QueryDict | None, *, check: bool) -> Given | None:
-    """What was posted for an agent; None if it takes a plain message. `check`: it is about to be sent."""
-    if not agent.input_schema:
+    """What was posted for an agent; None if it takes a plain message. `check`: it is about to be sent.
+
+    An agent takes a message, too, if no form can be made from what was stored before schemas were checked.
+    """
+    if not agent.input_schema or agent_settings.input_schema_problem(agent.input_schema):
         return None
     properties = schemas.properties(agent.input_schema)
     begin = {name: described["default"] for name, described in properties.items() if "default" in described}

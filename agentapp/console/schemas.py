@@ -35,8 +35,8 @@ def hint(described: Mapping[str, Any]) -> str:
     return ". ".join(parts)
 
 
-def properties(schema: Mapping[str, Any]) -> dict[str, Any]:
-    found = schema.get("properties")
+def properties(schema: object) -> dict[str, Any]:
+    found = schema.get("properties") if isinstance(schema, Mapping) else None
     return found if isinstance(found, dict) else {}
 
 
@@ -69,7 +69,7 @@ def without_null(described: dict[str, Any], definitions: Mapping[str, Any]) -> t
         return {**described, "type": others[0] if len(others) == 1 else others}, True
     options = described.get("anyOf")
     if isinstance(options, list) and len(options) == 2 and {"type": "null"} in options:
-        other = next(option for option in options if option != {"type": "null"})
+        other = next((option for option in options if option != {"type": "null"}), {"type": "null"})
         beside = {key: value for key, value in described.items() if key != "anyOf"}
         return {**resolve(other, definitions), **beside}, True
     return described, False

@@ -12,7 +12,8 @@ from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
 from agentapp import auth, drafts
-from agentapp.console import card, card_rows, controls, words
+from agentapp.console import card, card_rows, controls, schemas, words
+from agentapp.console.fields import label_of
 from agentapp.models import Conversation, Draft, Message, Run, ToolExecution
 from approvals.digest import MalformedJSON, parse
 from approvals.models import Approval
@@ -244,7 +245,7 @@ def _alone(run: Run) -> list[tuple[Run | None, Said]]:
 
 def fields_of(text: str, run: Run) -> tuple[tuple[str, Any], ...]:
     """What was given in a form, part by part. Empty: it is plain text."""
-    properties = run.agent.input_schema.get("properties", {}) if run.agent.input_schema else {}
+    properties = schemas.properties(run.agent.input_schema)
     if not properties or not text.startswith("{"):
         return ()
     try:
@@ -253,9 +254,7 @@ def fields_of(text: str, run: Run) -> tuple[tuple[str, Any], ...]:
         return ()
     if not isinstance(given, dict):
         return ()
-    return tuple(
-        (str(properties.get(n, {}).get("title") or n.replace("_", " ").capitalize()), v) for n, v in given.items()
-    )
+    return tuple((label_of(name, schemas.resolve(properties.get(name), {})), value) for name, value in given.items())
 
 
 def _in_order(

@@ -398,6 +398,8 @@ def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
         ("agents: {a: {max_cost: 12345678.0}}", "agents.a.max_cost: Ensure that there are no more than"),
         ("channels: {c: {kind: pigeon}}", "channels.c.kind: There is no channel kind 'pigeon'."),
         ("channels: {c: {config: {}}}", "channels.c.kind: This field cannot be blank."),
+        ("agents: {a: {input_schema: {type: objct}}}", "agents.a.input_schema: A run's input is an object"),
+        ("agents: {a: {input_schema: {properties: {order: 5}}}}", "agents.a.input_schema: properties is an object of"),
         ('tools: {pay_out: {questions: ["Why?", " "]}}', "tools.pay_out.questions: Give a list of questions"),
         (
             "channels: {c: {kind: email, config: {to: [a@b.example]}, personal: true}}",

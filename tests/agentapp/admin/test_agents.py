@@ -1,5 +1,6 @@
 """An agent and its routes are one page; each changed row is one event."""
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -140,6 +141,18 @@ def test_a_route_has_a_page_of_its_own(staff: Client) -> None:
         ({"max_steps": "0"}, "At least 1: with 0, a run stops before"),
         ({"denied_subagents": '["nobody"]'}, "There is no agent"),
         ({"instructions": "a\x00b"}, "Null characters are not allowed"),
+        ({"input_schema": '["order"]'}, "An input schema is an object, as in"),
+        ({"input_schema": "7"}, "An input schema is an object, as in"),
+        ({"input_schema": "[]"}, "An input schema is an object, as in"),
+        ({"input_schema": '{"type": "objct"}'}, "A run&#x27;s input is an object"),
+        ({"input_schema": '{"type": ["array", 5]}'}, "A run&#x27;s input is an object"),
+        ({"input_schema": '{"properties": ["order"]}'}, "properties is an object of objects"),
+        ({"input_schema": '{"properties": {"order": 5}}'}, "order is not."),
+        ({"input_schema": '{"properties": {"order": "string"}}'}, "order is not."),
+        ({"input_schema": '{"properties": {"order": {"type": "txt"}}}'}, "Not a usable JSON Schema"),
+        ({"input_schema": '{"properties": {"order": {"pattern": "("}}}'}, "Not a usable JSON Schema"),
+        ({"input_schema": '{"required": "order"}'}, "Not a usable JSON Schema"),
+        ({"input_schema": '{"properties": {"order": {"$ref": "https://shop.example/order"}}}'}, "may not refer to"),
     ],
 )
 def test_an_agent_that_could_not_run_is_refused(staff: Client, fields: dict[str, str], message: str) -> None:
@@ -154,6 +167,15 @@ def test_an_agent_keeps_its_hooks_and_an_empty_field_means_none(staff: Client) -
     save(staff, address(Agent, "change", stored.pk), hooks="")
     stored.refresh_from_db()
     assert stored.hooks == []
+
+
+@pytest.mark.parametrize(
+    "schema",
+    ["{}", '{"type": "object"}', '{"type": ["object", "null"]}', '{"properties": {"order": {"type": "string"}}}'],
+)
+def test_a_schema_of_which_a_form_can_be_made_is_taken(staff: Client, schema: str) -> None:
+    save(staff, address(Agent, "add"), **agent(input_schema=schema))
+    assert Agent.objects.get().input_schema == json.loads(schema)
 
 
 TYPED = {

@@ -159,3 +159,51 @@ def test_a_default_that_is_masked_comes_back_as_it_is_and_a_mask_is_never_given(
     assert not Run.objects.exists()
     assert sams.post("/runs/new/", values).status_code == 302
     assert json.loads(Run.objects.get().input) == {name: each["default"] for name, each in schema["properties"].items()}
+
+
+BROKEN: list[Any] = [
+    ["order"],
+    7,
+    True,
+    "order",
+    {"properties": {"order": 5}},
+    {"properties": ["order"]},
+    {"type": "objct"},
+    {"type": "objct", "properties": {"order": {"type": "string"}}},
+    {"properties": {"order": "string"}},
+    {"properties": {"order": {"enum": 5}}},
+    {"properties": {"order": {"type": "array", "items": {"type": "object", "properties": {"sku": 3}}}}},
+    {"properties": {"order": {}}, "required": 1},
+    {"properties": {"order": {"$ref": "https://shop.example/order"}}},
+]
+
+
+@pytest.mark.parametrize("schema", BROKEN)
+def test_an_agent_whose_stored_schema_is_none_takes_a_message(sams: Client, returns: Agent, schema: Any) -> None:
+    Agent.objects.filter(pk=returns.pk).update(input_schema=schema)
+    page = sams.get("/runs/new/")
+    assert page.status_code == 200
+    assert '<textarea class="textarea tall"' in page.text
+    values = {"agent": "returns", "request_key": str(uuid.uuid4()), "shown": "arg.order", "arg.order": "1042"}
+    assert sams.post("/runs/new/parts/", {**values, "input": "Take it back."}).status_code == 200
+    assert sams.post("/runs/new/", {**values, "input": "Take it back."}).status_code == 302
+    assert Run.objects.get().input == "Take it back."
+
+
+@pytest.mark.parametrize("schema", BROKEN)
+def test_a_chat_shows_what_was_given_whatever_schema_is_stored_now(sams: Client, returns: Agent, schema: Any) -> None:
+    assert sams.post("/runs/new/", form(given={"note": "Take it back."})).status_code == 302
+    Agent.objects.filter(pk=returns.pk).update(input_schema=schema)
+    run = Run.objects.get()
+    for address in (f"/runs/{run.pk}/", f"/runs/{run.pk}/chat/"):
+        page = sams.get(address)
+        assert page.status_code == 200
+        assert "Take it back." in page.text
+
+
+def test_a_field_that_can_only_be_null_has_a_place_in_the_form(sams: Client, returns: Agent) -> None:
+    nothing = {"anyOf": [{"type": "null"}, {"type": "null"}]}
+    Agent.objects.filter(pk=returns.pk).update(input_schema={"properties": {"order": nothing}})
+    page = sams.get("/runs/new/")
+    assert page.status_code == 200
+    assert 'name="arg.order"' in page.text
