@@ -1,6 +1,7 @@
 """The page that erases: it erases what its preview showed, and nothing else."""
 
 import html
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -107,3 +108,11 @@ def test_one_of_a_kind_is_told_as_one(page: Client, clerk: Clerk) -> None:
     text, _ = shown(page, form("run", a_run(clerk).pk))
     for line in ("1 run", "1 call", "0 requests", "0 conversations"):
         assert f"<li>{line}</li>" in text
+
+
+def test_when_a_run_that_mentions_a_customer_began_is_told_in_utc(page: Client, clerk: Clerk, settings: Any) -> None:
+    run = a_run(clerk, input="Ana asks for her money.")
+    Run.objects.filter(pk=run.pk).update(created_at=datetime(2025, 12, 31, 23, 30, tzinfo=UTC))
+    settings.TIME_ZONE = "Europe/Berlin"
+    text, _ = shown(page, form("customer", "Ana"))
+    assert f"Erase {run.reference}</a>, of 31 Dec 2025, 23:30:00.000 UTC (" in text

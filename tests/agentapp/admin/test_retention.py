@@ -1,6 +1,7 @@
 """The admin shows what retention would delete, and looking deletes nothing."""
 
-from datetime import timedelta
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -48,6 +49,15 @@ def test_what_would_go_is_counted_per_kind_and_stays(page: Client, clerk: Clerk,
     assert "<code>RETENTION_EVALS_DAYS</code> is not set." in text
     assert Event.objects.count() == before
     assert not Run.objects.filter(erased_at__isnull=False).exists()
+
+
+def test_the_moment_before_which_things_are_too_old_is_told_in_utc(page: Client, settings: Any) -> None:
+    settings.RETENTION_DAYS = {"content": 3650, "notifications": 0, "evals": 0}
+    settings.TIME_ZONE = "Europe/Berlin"
+    text = shown(page)
+    [told] = re.findall(r"Older than (\d+ \w+ \d{4}, \d\d:\d\d:\d\d)\.\d{3} UTC", text)
+    moment = datetime.strptime(told, "%d %b %Y, %H:%M:%S").replace(tzinfo=UTC)
+    assert abs(timezone.now() - timedelta(days=3650) - moment) < timedelta(minutes=1)
 
 
 def test_nothing_but_to_read_is_there_and_the_list_leads_to_it(page: Client) -> None:
