@@ -10,6 +10,7 @@ from uuid import UUID
 
 from django import forms
 from django.contrib.auth.models import User
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -21,6 +22,7 @@ from agentapp.audit import finding, standing
 from agentapp.console.audit import address, allowed
 from agentapp.console.parts import render_part
 from agentapp.console.shell import signed_in
+from agentapp.insights.periods import FIRST_YEAR, LAST_YEAR
 from approvals import entitlement, lens
 from approvals.digest import canonical, storable
 from approvals.models import Checkpoint, Event, LedgerKey, Verification
@@ -28,6 +30,12 @@ from approvals.proof import inclusion, receipts, signing_key, verifying
 from approvals.proof.chains import Scope
 
 LISTED = 20
+# At the ends of the calendar, the next day, or the same in another time zone, is no day any more.
+_SAID = f"Give a day from {FIRST_YEAR} to {LAST_YEAR}."
+_AWAY_FROM_THE_ENDS = (
+    MinValueValidator(date(FIRST_YEAR, 1, 1), _SAID),
+    MaxValueValidator(date(LAST_YEAR, 12, 31), _SAID),
+)
 
 
 @dataclass(frozen=True)
@@ -129,10 +137,16 @@ class Days(forms.Form):
     """What is checked: everything, or the chains in which something happened during some days."""
 
     since = forms.DateField(
-        required=False, label="From", widget=forms.DateInput(attrs={"type": "date", "class": "input"})
+        required=False,
+        label="From",
+        widget=forms.DateInput(attrs={"type": "date", "class": "input"}),
+        validators=_AWAY_FROM_THE_ENDS,
     )
     until = forms.DateField(
-        required=False, label="Until", widget=forms.DateInput(attrs={"type": "date", "class": "input"})
+        required=False,
+        label="Until",
+        widget=forms.DateInput(attrs={"type": "date", "class": "input"}),
+        validators=_AWAY_FROM_THE_ENDS,
     )
 
     def clean(self) -> None:

@@ -112,6 +112,32 @@ def test_checking_from_a_narrowed_trail_leads_back_to_it(manager, paid) -> None:
     assert 'name="q" value="did:approved"' in shown(manager, "/audit/proof/chain/?q=did%3Aapproved")
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York"])
+@pytest.mark.parametrize("day", ["9999-12-31", "9001-01-01", "1999-12-31", "0001-01-01"])
+@pytest.mark.parametrize("field", ["since", "until"])
+def test_a_day_at_an_end_of_the_calendar_is_refused_at_its_field(
+    manager, settings, zone: str, day: str, field: str
+) -> None:
+    settings.TIME_ZONE = zone
+    answer = manager.post("/audit/proof/verify/", {field: day})
+    assert answer.status_code == 422
+    assert list(answer.context["form"].errors) == [field]
+    assert "Give a day from 2000 to 9000." in html.unescape(answer.content.decode())
+    assert not Verification.objects.exists()
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York"])
+def test_the_first_and_the_last_day_that_can_be_named_are_checked(manager, paid, settings, zone: str) -> None:
+    settings.TIME_ZONE = zone
+    answer = manager.post("/audit/proof/verify/", {"since": "2000-01-01", "until": "9000-12-31"})
+    assert answer.status_code == 302
+    row = Verification.objects.get()
+    while verifying.go_on(row.pk):
+        pass
+    assert Verification.objects.get().holds
+    assert manager.get("/audit/proof/").status_code == 200
+
+
 def test_what_happened_within_some_days_is_checked_alone(manager, paid) -> None:
     answer = manager.post("/audit/proof/verify/", {"since": "2026-01-01", "until": "2026-01-02"})
     assert answer["Location"] == "/audit/proof/"
