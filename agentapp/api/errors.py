@@ -117,11 +117,19 @@ class FieldProblem(BaseModel):
     detail: str
 
 
+class Lender(BaseModel):
+    """Who lent another person the right to decide."""
+
+    username: str
+    name: str
+
+
 class Decider(BaseModel):
     """Who decided. Without a username, the customer did."""
 
     username: str | None
     name: str
+    on_behalf_of: Lender | None = Field(default=None, description="Who lent them the right, if it was not their own.")
 
 
 class DecisionInConflict(BaseModel):

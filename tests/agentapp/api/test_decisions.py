@@ -1,10 +1,13 @@
 """Deciding about approvals."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from django.contrib.auth.models import User
+from django.test import Client
 
 from agentapp.models import Run, Tool, ToolExecution
 from approvals import ledger
@@ -127,6 +130,23 @@ def test_the_second_decider_is_told_who_was_first_and_what_they_decided(
     assert refused.data["decision"]["type"] == "approve"
     assert refused.data["approval"]["state"] == "approved"
     assert everything() == before
+
+
+def test_in_whose_right_the_first_decided_is_told_and_declared(
+    deciding: Any, client_of: Any, ask: Ask, answer: Any, sam: User, marco: User
+) -> None:
+    approval = ask(sam)
+    late = answer(approval, "reject", message="No.")
+    deciding.post(path_of(approval), answer(approval))
+    Decision.objects.filter(approval=approval).update(on_behalf_of=make_user("Nora Lind", "approver"))
+    refused = client_of(marco, "approvals:decide").post(path_of(approval), late)
+    lender = {"username": "nora", "name": "Nora Lind"}
+    assert refused.data["decided_by"] == {"username": "dana", "name": "Dana Whitfield", "on_behalf_of": lender}
+    components = json.loads(Client().get("/api/v1/openapi.json").content)["components"]
+    for schema in components["schemas"].values():
+        schema.setdefault("additionalProperties", False)
+    whole = {"$ref": "#/components/schemas/Problem", "components": components}
+    jsonschema_rs.Draft202012Validator(whole).validate(refused.data)
 
 
 def test_who_decides_anew_is_told_that_they_have_decided_themself(
