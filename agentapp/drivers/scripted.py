@@ -25,7 +25,7 @@ class ScriptedDriver:
         given = settings if isinstance(settings, dict) else {}
         problems = [f"{name} is not a setting of this driver." for name in given if name != "script"]
         try:
-            if given.get("script"):
+            if given.get("script", []) != []:
                 check_script(given["script"])
         except ScriptError as error:
             problems.append(str(error))
@@ -74,7 +74,7 @@ def _script_of(state: StepRequest) -> list[dict[str, Any]]:
     """What an agent always says, for example one that other agents ask in a test or a demo."""
     script: list[dict[str, Any]] = state.agent.get("driver_settings", {}).get("script", [])
     try:
-        if script:
+        if script != []:
             check_script(script)
     except ScriptError as error:
         raise ModelError(f"The agent's script cannot be replayed: {error}", code="script_invalid") from error

@@ -110,6 +110,9 @@ def test_a_route_has_a_page_of_its_own(staff: Client) -> None:
     assert [event.type for event in configuration_events()[-2:]] == ["configuration.created", "configuration.changed"]
 
 
+NO_SCRIPTS = ("null", "false", "0", '""', "{}", '"x"')
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -131,6 +134,7 @@ def test_a_route_has_a_page_of_its_own(staff: Client) -> None:
         ({"message_compiler": "sections", "compiler_settings": '{"section": []}'}, "is not a compiler setting"),
         ({"tool_choice": "look_up"}, "nor one of its tools, of which it has none."),
         ({"driver": "scripted", "driver_settings": '{"script": [{"say": "x"}]}'}, "script/0/say"),
+        *(({"driver": "scripted", "driver_settings": f'{{"script": {value}}}'}, "script: ") for value in NO_SCRIPTS),
         ({"driver_settings": '{"max_retries": 2}'}, "This driver has no settings."),
         ({"driver_settings": '"x"'}, "Driver settings are an object"),
         ({"model_settings": '{"temperature": "hot"}'}, "temperature must be a number from 0 to 2."),

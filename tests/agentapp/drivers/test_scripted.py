@@ -45,7 +45,7 @@ def test_without_a_script_of_its_own_a_run_replays_its_agents() -> None:
     assert driver.next_step(StepRequest("run", 1, always, own, (), ())).text == "This once."
 
 
-@pytest.mark.parametrize("script", ["Hello.", [1], [{"text": 1}], {"text": "Hello."}])
+@pytest.mark.parametrize("script", ["Hello.", [1], [{"text": 1}], {"text": "Hello."}, None, False, 0, "", {}])
 def test_an_agents_script_that_is_none_is_an_error_that_says_so(script: Any) -> None:
     with pytest.raises(ModelError, match="The agent's script cannot be replayed") as caught:
         bound("scripted").next_step(StepRequest("run", 1, settings_of(script), None, (), ()))
