@@ -629,6 +629,7 @@ def test_an_eval_rejects_answers_and_lets_time_run_out(evaluated, type, reason):
 
 def test_the_customer_of_a_mocked_run_can_be_asked_and_the_eval_answers(evaluated):
     Rule.objects.create(name="consent", tool="label", verdict="ask", order=1, answered_by="customer", risk="low")
+    Tool.objects.filter(name="label").update(title_template="Label {text}")  # all that there is to the call
     mocks = answers(label={"result": 1})
     made = run(evaluated, calls(call("a", "label", text="x")), says("done"), mocks=mocks, customer="cus_1")
     approval = Approval.objects.get(run_id=made.pk)
