@@ -7,7 +7,7 @@ normal. Functions that take a lease token raise LeaseLost when the run is no lon
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -248,8 +248,7 @@ def record_step(
     if not updated:
         held(run.pk, token)
         return None
-    text, reasoning = without_secrets(storable(reply.text)), without_secrets(storable(reply.reasoning))
-    said_a_secret = (text, reasoning) != (storable(reply.text), storable(reply.reasoning))
+    text, reasoning, parts = _said(reply)
     step = Step(
         run=run,
         number=number,
@@ -258,10 +257,9 @@ def record_step(
         error=reply.failure.reason if reply.failure else "",
         model=storable(reply.model)[:120],
         disclosed_tools=list(disclosed),
-        # They repeat the text, which the provider would not recognise without its secrets.
-        provider_parts=None if said_a_secret else storable_json(reply.provider_parts),
+        provider_parts=parts,
         finish_reason=storable(reply.finish_reason)[:40],
-        asked=_asked(reply),
+        asked=spending.asked(reply),
         more_looks=reply.guidance.more_looks if reply.guidance else 0,
         cost=usage.cost,
         first_token_seconds=reply.first_token_seconds,
@@ -283,10 +281,11 @@ def record_step(
     return step
 
 
-def _asked(reply: Reply) -> list[dict[str, Any]]:
-    """What models were asked for, if a step took more than one reply."""
-    asked = reply.guidance.asked if reply.guidance else ()
-    return [{**asdict(each), "cost": None if each.cost is None else str(each.cost)} for each in asked]
+def _said(reply: Reply) -> tuple[str, str, Any]:
+    """A reply's text and reasoning without secrets, and what its provider needs back, unless that repeats one."""
+    said = storable(reply.text), storable(reply.reasoning)
+    text, reasoning = map(without_secrets, said)
+    return text, reasoning, storable_json(reply.provider_parts) if (text, reasoning) == said else None
 
 
 def park(run: Run, token: uuid.UUID, waiting_for: str, wake_at: datetime | None = None, why: str = "") -> None:

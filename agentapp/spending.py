@@ -1,11 +1,12 @@
 """What runs have used of models and tools, added up in their rows. Part of the writer of runs: `runs` re-exports it."""
 
+from dataclasses import asdict
 from decimal import Decimal
 from typing import Any
 
 from django.db.models import F
 
-from agentapp.messages import Usage
+from agentapp.messages import Reply, Usage
 from agentapp.models import ModelUse, Run, ToolExecution
 from approvals.clock import Now
 
@@ -47,3 +48,9 @@ def columns(usage: Usage) -> dict[str, Any]:
         "cost": F("cost") + (usage.cost or 0),
         "cost_is_partial": True if usage.cost is None else F("cost_is_partial"),
     }
+
+
+def asked(reply: Reply) -> list[dict[str, Any]]:
+    """What models were asked for in a step, and what each cost, if it took more than one reply."""
+    found = reply.guidance.asked if reply.guidance else ()
+    return [{**asdict(each), "cost": None if each.cost is None else str(each.cost)} for each in found]
