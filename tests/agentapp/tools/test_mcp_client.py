@@ -398,8 +398,9 @@ def test_a_started_server_that_hangs_makes_way_for_a_new_one(
     tool, before = started.tool("add", "read"), started.pid
     os.kill(before, signal.SIGSTOP)
     with monkeypatch.context() as patched:
-        begin = mcp_connection.Call.begin
-        patched.setattr(mcp_connection.Call, "begin", lambda call: begin(call) or time_is_up())
+        # Whichever it is asked first: for its tools, if the list is no longer believed, or to call one.
+        asked = mcp_connection.Connection._asked
+        patched.setattr(mcp_connection.Connection, "_asked", lambda *request: time_is_up() or asked(*request))
         hung = within(60, run, tool, {"a": 1, "b": 2}, context(seconds=60))
     assert hung.reason == Reason.TOOL_TIMEOUT
     assert run(tool, {"a": 1, "b": 2}).data == {"sum": 3}
