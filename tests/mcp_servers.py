@@ -202,7 +202,7 @@ class Scripted:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         self.port = self._server.server_address[1]
         self.url = f"http://127.0.0.1:{self.port}/mcp"
         self.source = ToolSource(name="scripted", kind="mcp", location=self.url)

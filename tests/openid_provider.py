@@ -105,7 +105,7 @@ def serving(settings: Any, **person: Any) -> Iterator[Provider]:
     provider = Provider(person={"sub": "7", **person})
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Answers", (_Answers,), {"provider": provider}))
     provider.address = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     app = {
         "provider_id": "corp", "name": "Corp", "client_id": "countersign", "secret": "kept",

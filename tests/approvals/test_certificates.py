@@ -56,7 +56,7 @@ def address(vouched_by_itself: Path) -> Iterator[str]:
     shown = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     shown.load_cert_chain(vouched_by_itself)
     server.socket = shown.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     yield f"https://127.0.0.1:{server.server_port}/"
     server.shutdown()

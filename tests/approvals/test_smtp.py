@@ -81,7 +81,7 @@ def slow(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
     clock = Clock()
     monkeypatch.setattr(smtp, "monotonic", clock, raising=False)
     with Slow(clock) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         options = {"host": "127.0.0.1", "port": server.server_address[1], "timeout": 5}
         settings.MAILERS = {"default": {"BACKEND": mailer("there")["BACKEND"], "OPTIONS": options}}
         yield server
