@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -28,8 +28,10 @@ NOT_INHERITED = (
     "DATABASE_URL", "REDIS_URL", "DATA_DIR", "TOOL_MODULES", "SECRET_KEY", "ALLOWED_HOSTS", "DEBUG",
     "PREPARED_STATEMENTS", "PYTHONDONTWRITEBYTECODE",
 )  # fmt: skip
-# So many steps that use one processor each run beside each other.
+# So many checks, which use one processor each, run beside each other.
 BESIDE = 2
+# More than so many test processes would not be faster.
+MOST_PROCESSES = 8
 CHROMIUM = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 DATABASE = os.environ.get("TEST_DATABASE_URL", "postgres://postgres@127.0.0.1:5432/postgres")
@@ -49,6 +51,8 @@ class Step:
     """The exit status of the command if it could not ask anybody outside."""
     alone: bool = False
     """It uses all processors itself, or what it makes is needed by others."""
+    waits: bool = False
+    """It waits more than it works, so it runs beside the others."""
 
 
 def main() -> int:
@@ -76,9 +80,9 @@ def steps(wanted: list[str], folder: Path) -> list[Step]:
         embedded(folder, once="services" in wanted and not has_services.lacks),
         services(has_services),
         browser(folder),
-        # One processor each. The longest first.
-        *faults(folder),
         stack(has_services),
+        # The longest first.
+        *faults(folder),
         peers(folder),
         spreadsheet(folder),
     ]
@@ -122,24 +126,24 @@ def checks(folder: Path) -> list[Step]:
 
 
 def embedded(folder: Path, once: bool) -> Step:
-    """`once`: tests of pages are left to PostgreSQL, which runs them all. Tests without a database are not."""
+    """`once`: tests for which either database will do are left to PostgreSQL. Tests without a database are not."""
     environment = {"DEBUG": "true", "DATA_DIR": str(folder / "embedded")}
     marks = "not browser and not postgresql and not redis and not peers and not spreadsheet and not faults"
-    marks += " and (apart or not pages)" if once else ""
+    marks += " and (apart or not either)" if once else ""
     return Step("embedded", "tests on SQLite, embedded", pytest(marks), environment, alone=True)
 
 
 def peers(folder: Path) -> Step:
     environment = {"DEBUG": "true", "DATA_DIR": str(folder / "peers")}
-    command = [*pytest("peers", spread=False), "tests/agentapp/tools"]
-    return Step("embedded", "tests against MCP servers of others", command, environment, no_peers())
+    command = [*pytest("peers", 0), "tests/agentapp/tools"]
+    return Step("embedded", "tests against MCP servers of others", command, environment, no_peers(), waits=True)
 
 
 def spreadsheet(folder: Path) -> Step:
     environment = {"DEBUG": "true", "DATA_DIR": str(folder / "spreadsheet")}
-    command = [*pytest("spreadsheet", spread=False), "tests/agentapp/audit"]
+    command = [*pytest("spreadsheet", 0), "tests/agentapp/audit"]
     lacks = "" if shutil.which("soffice") else "LibreOffice Calc (soffice) is not installed"
-    return Step("embedded", "exports in a spreadsheet program", command, environment, lacks)
+    return Step("embedded", "exports in a spreadsheet program", command, environment, lacks, waits=True)
 
 
 @dataclass(frozen=True)
@@ -174,25 +178,26 @@ def services(has: Services) -> Step:
 
 def browser(folder: Path) -> Step:
     environment = {"DEBUG": "true", "DATA_DIR": str(folder / "browser")}
-    command = [*pytest("browser and not redis"), "tests/e2e"]
+    # Half of the time, these tests and their browsers wait for each other.
+    command = [*pytest("browser and not redis", per_processor=2), "tests/e2e"]
     return Step("browser", "tests in Chromium", command, environment, no_chromium(), alone=True)
 
 
 def stack(has: Services) -> Step:
     lacks = [*has.lacks, *filter(None, [no_chromium()])]
     # One process: its tests share the stack.
-    command = [*pytest("browser and redis", spread=False), "tests/e2e"]
-    return Step("stack", "tests in Chromium on the real stack", command, has.environment, "; ".join(lacks))
+    command = [*pytest("browser and redis", 0), "tests/e2e"]
+    return Step("stack", "tests in Chromium on the real stack", command, has.environment, "; ".join(lacks), alone=True)
 
 
 def faults(folder: Path) -> list[Step]:
     """On servers of their own, which they break. One process: these tests wait for processes, and share them."""
     environment = {"DEBUG": "true", "DATA_DIR": str(folder / "faults")}
-    command, clocks = pytest("faults", spread=False), "tests/faults/test_clock.py"
+    command, clocks = pytest("faults", 0), "tests/faults/test_clock.py"
     lacks = no_servers()
     return [
-        Step("faults", "faults", [*command, f"--ignore={clocks}", "tests/faults"], environment, lacks),
-        Step("faults", "faults of clocks", [*command, clocks], environment, lacks or no_other_time()),
+        Step("faults", "faults", [*command, f"--ignore={clocks}", "tests/faults"], environment, lacks, waits=True),
+        Step("faults", "faults of clocks", [*command, clocks], environment, lacks or no_other_time(), waits=True),
     ]
 
 
@@ -232,39 +237,57 @@ def no_peers() -> str:
     return ""
 
 
-def pytest(marks: str, spread: bool = True) -> list[str]:
-    # One process per core, each with a database of its own; an idle one takes tests from the others.
-    processes = ["-n", "auto", "--maxprocesses", "8", "--dist", "worksteal"] if spread else ["-n", "0"]
-    return [sys.executable, "-m", "pytest", "-q", "-m", marks, *processes, "--durations=5"]
+def pytest(marks: str, per_processor: int = 1) -> list[str]:
+    """`per_processor`: so many test processes, each with a database of its own; 0 means none but this one."""
+    # A process that is done takes tests from the others.
+    count = min(per_processor * (os.process_cpu_count() or 1), MOST_PROCESSES)
+    return [sys.executable, "-m", "pytest", "-q", "-m", marks, "-n", str(count), "--dist", "worksteal", "--durations=5"]
 
 
-def run_all(every: Iterable[Step], folder: Path) -> Iterator[tuple[Step, int]]:
-    """Each step and its exit status, as they end. Neighbours run beside each other unless they must be alone."""
-    for alone, neighbours in groupby(every, key=lambda step: step.alone):
-        if not alone:
-            yield from run_beside(neighbours, folder)
-            continue
-        for step in neighbours:
-            print(heading(step), flush=True)
-            yield step, told(step, *run(step, folder, None))
+def run_all(every: list[Step], folder: Path) -> Iterator[tuple[Step, int]]:
+    """Each step and its exit status, as they end. Neighbours run beside each other unless they must be alone.
+
+    What waits runs beside all that, one after the other.
+    """
+    with Beside(1, folder) as waiting:
+        waiting.begin(step for step in every if step.waits)
+        for alone, neighbours in groupby((step for step in every if not step.waits), key=lambda step: step.alone):
+            if alone:
+                for step in neighbours:
+                    print(heading(step), flush=True)
+                    yield step, told(step, *run(step, folder, None))
+            else:
+                with Beside(BESIDE, folder) as others:
+                    others.begin(neighbours)
+                    yield from others.ended()
+        yield from waiting.ended()
 
 
-def run_beside(steps: Iterable[Step], folder: Path) -> Iterator[tuple[Step, int]]:
-    """What each step says is printed when it has ended."""
-    beside = ThreadPoolExecutor(BESIDE)
-    try:
-        begun = {}
-        for number, step in enumerate(steps):
-            said = folder / f"said-{step.group}-{number}"
-            begun[beside.submit(run, step, folder, said)] = step, said
-        for ended in as_completed(begun):
-            step, said = begun[ended]
+class Beside:
+    """Runs steps, so many at once, and prints what each has said when it has ended."""
+
+    def __init__(self, most: int, folder: Path) -> None:
+        self._pool, self._folder = ThreadPoolExecutor(most), folder
+        self._begun: dict[Future[tuple[int, float]], tuple[Step, Path]] = {}
+
+    def __enter__(self) -> "Beside":
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        # After Ctrl-C, what has not begun does not begin.
+        self._pool.shutdown(cancel_futures=True)
+
+    def begin(self, steps: Iterable[Step]) -> None:
+        for step in steps:
+            said = self._folder / f"said by {step.name}"
+            self._begun[self._pool.submit(run, step, self._folder, said)] = step, said
+
+    def ended(self) -> Iterator[tuple[Step, int]]:
+        for one in as_completed(self._begun):
+            step, said = self._begun[one]
             print(heading(step), flush=True)
             sys.stdout.buffer.write(said.read_bytes())
-            yield step, told(step, *ended.result())
-    finally:
-        # After Ctrl-C, what has not begun does not begin.
-        beside.shutdown(cancel_futures=True)
+            yield step, told(step, *one.result())
 
 
 def run(step: Step, folder: Path, said: Path | None) -> tuple[int, float]:

@@ -54,8 +54,9 @@ def pytest_configure() -> None:
     # Under their source names, whatever has been collected in this folder.
     plain = {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}
     settings.STORAGES = {**settings.STORAGES, "staticfiles": plain}
-    # PostgreSQL need not wait for the disk: tests kill workers, not the database. The same goes for what they start.
-    os.environ.setdefault("PGOPTIONS", "-c synchronous_commit=off")
+    # PostgreSQL need not wait for the disk: tests kill workers, not the database. Nor need it plan the same statement
+    # again for other values, for tables of a few rows. The same goes for what the tests start.
+    os.environ.setdefault("PGOPTIONS", "-c synchronous_commit=off -c plan_cache_mode=force_generic_plan")
 
 
 # Tests that take seconds each. Every process starts with its share of them, so that none is left with many when the
@@ -74,21 +75,29 @@ LONG = (
 STARTING_PROCESSES = ("tests/sequences/", "tests/faults/", "tests/e2e/", "tests/agentapp/management/")
 
 
-# What pages show and to whom, tested on one of the two databases, except for queries that differ between them. Every
-# page is opened on both, and Chromium opens them all on SQLite.
-PAGES = ("tests/agentapp/console/", "tests/agentapp/admin/", "tests/privacy/", "tests/security/")
+# What asks both databases the same, by Django's own means: pages, the API, drivers, other systems. One of the two is
+# enough. Runs, requests, the ledger and the promises are tested on both, and so are queries that differ between them;
+# every page is opened on both, and Chromium opens them all on SQLite.
+ON_EITHER = (
+    "tests/agentapp/console/", "tests/agentapp/admin/", "tests/agentapp/api/", "tests/agentapp/drivers/",
+    "tests/agentapp/evals/", "tests/agentapp/importing/", "tests/agentapp/telemetry/", "tests/agentapp/webhooks/",
+    "tests/agentapp/test_configuration_file.py", "tests/agentapp/test_mcp_calls.py",
+    "tests/agentapp/test_openapi_calls.py", "tests/agentapp/test_refreshing.py", "tests/agentapp/demo/test_evals.py",
+    "tests/agentapp/demo/test_models.py", "tests/agentapp/demo/test_tour.py", "tests/aisvs/", "tests/privacy/",
+    "tests/red_team/", "tests/security/",
+)  # fmt: skip
 ON_BOTH = tuple(
     f"tests/agentapp/console/test_{name}"
     for name in ("every_page", "search", "audit", "inbox", "runs", "run_list_filters", "filters", "insights", "focus")
-)
+) + tuple(f"tests/agentapp/api/test_{name}" for name in ("approvals", "conversations", "decisions", "events", "runs"))
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Tests without a database give the same result on either, so one run is enough. Tests that start processes are not
     recognised here: they say so themselves.
     """
-    if item.nodeid.startswith(PAGES) and not item.nodeid.startswith(ON_BOTH):
-        item.add_marker("pages")
+    if item.nodeid.startswith(ON_EITHER) and not item.nodeid.startswith(ON_BOTH):
+        item.add_marker("either")
     used = {"db", "transactional_db", "live_server"} & set(getattr(item, "fixturenames", ()))
     named = any(item.get_closest_marker(name) for name in ("django_db", "postgresql", "redis"))
     if not used and not named and not item.nodeid.startswith(STARTING_PROCESSES):
