@@ -78,6 +78,8 @@ def input_schema_problem(schema: Any) -> str:
         validator(schema)
     except InvalidSchema as error:
         return str(error)
+    if lacking := [name for name in schema.get("required", []) if name not in properties]:
+        return f"required names {lacking[0]}, which is not among the properties: no form could have it filled in."
     return ""
 
 

@@ -1,3 +1,4 @@
-// A person asked to sign in has sent nothing: what they typed is kept for the page they return to.
+// A person asked to sign in has sent nothing: what they typed is kept for the page they return to. Not deferred: however
+// fast they are, this comes first.
 "use strict";
 delete sessionStorage.sent;

@@ -435,6 +435,7 @@ class TestTheCommands:
         assert NAME in kept()
         call_command("erase", "run", str(run.pk), "--reason", "Ticket 12", "--yes", stdout=out)
         assert NAME not in kept()
+        assert "Erased: 1 run, " in out.getvalue()
         with pytest.raises(CommandError, match="Nothing is left"):
             call_command("erase", "run", str(run.pk), "--reason", "Ticket 12", "--yes", stdout=out)
 

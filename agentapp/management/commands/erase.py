@@ -5,6 +5,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from agentapp import erasing
 from agentapp.models import Erasure
 from agentapp.refused import Refused
+from agentapp.templatetags.admin_parts import counted
 
 
 class Command(BaseCommand):
@@ -26,11 +27,12 @@ class Command(BaseCommand):
                 self.stdout.write(f"   stays  {line}")
             if seen.mentions:
                 named = ", ".join(run.reference for run in seen.mentioning)
-                self.stdout.write(f"   stays  the text of {seen.mentions} runs that mention this customer: {named}")
+                mention = "run that mentions" if seen.mentions == 1 else "runs that mention"
+                self.stdout.write(f"   stays  the text of {seen.mentions} {mention} this customer: {named}")
             if not options["yes"]:
                 self.stdout.write("Nothing was erased. Add --yes and --reason to erase it; this cannot be undone.")
                 return
             done = erasing.erase(scope, subject, options["reason"], None, "system (erase)")
         except Refused as refused:
             raise CommandError(refused.message) from refused
-        self.stdout.write(f"Erased: {', '.join(f'{number} {name}' for name, number in done.counts.items())}.")
+        self.stdout.write(f"Erased: {', '.join(counted(number, name) for name, number in done.counts.items())}.")

@@ -156,6 +156,7 @@ NO_SCRIPTS = ("null", "false", "0", '""', "{}", '"x"')
         ({"input_schema": '{"properties": {"order": {"type": "txt"}}}'}, "Not a usable JSON Schema"),
         ({"input_schema": '{"properties": {"order": {"pattern": "("}}}'}, "Not a usable JSON Schema"),
         ({"input_schema": '{"required": "order"}'}, "Not a usable JSON Schema"),
+        ({"input_schema": '{"required": ["order"]}'}, "required names order, which is not among the properties"),
         ({"input_schema": '{"properties": {"order": {"$ref": "https://shop.example/order"}}}'}, "may not refer to"),
     ],
 )

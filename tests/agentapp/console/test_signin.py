@@ -54,6 +54,11 @@ def test_a_failed_sign_in_is_recorded_without_password_or_unknown_name(client: C
     assert not Event.objects.filter(body__contains="hunter2").exists()
 
 
+def test_what_keeps_what_was_typed_has_run_before_anybody_can_sign_in(client: Client) -> None:
+    page = client.get("/login/?next=/inbox/").content.decode()
+    assert page.index('console/unsent.js"></script>') < page.index("<form")
+
+
 def test_signing_in_returns_to_the_page_that_was_asked_for(client: Client, dana: User) -> None:
     asked = client.get("/inbox/?view=decided")
     assert asked.status_code == 302
