@@ -5,7 +5,6 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from agentapp import erasing
 from agentapp.models import Erasure
 from agentapp.refused import Refused
-from agentapp.templatetags.admin_parts import counted
 
 
 class Command(BaseCommand):
@@ -27,12 +26,17 @@ class Command(BaseCommand):
                 self.stdout.write(f"   stays  {line}")
             if seen.mentions:
                 named = ", ".join(run.reference for run in seen.mentioning)
-                mention = "run that mentions" if seen.mentions == 1 else "runs that mention"
-                self.stdout.write(f"   stays  the text of {seen.mentions} {mention} this customer: {named}")
+                runs, mention = _counted(seen.mentions, "runs"), "mentions" if seen.mentions == 1 else "mention"
+                self.stdout.write(f"   stays  the text of {runs} that {mention} this customer: {named}")
             if not options["yes"]:
                 self.stdout.write("Nothing was erased. Add --yes and --reason to erase it; this cannot be undone.")
                 return
             done = erasing.erase(scope, subject, options["reason"], None, "system (erase)")
         except Refused as refused:
             raise CommandError(refused.message) from refused
-        self.stdout.write(f"Erased: {', '.join(counted(number, name) for name, number in done.counts.items())}.")
+        self.stdout.write(f"Erased: {', '.join(_counted(number, name) for name, number in done.counts.items())}.")
+
+
+def _counted(number: int, kind: str) -> str:
+    """How many of a kind: "1 run", "2 runs"."""
+    return f"{number} {kind.removesuffix('s') if number == 1 else kind}"
