@@ -30,7 +30,7 @@ NOT_INHERITED = (
 )  # fmt: skip
 # So many checks, which use one processor each, run beside each other.
 BESIDE = 2
-# More than so many test processes would not be faster.
+# So many test processes are enough, however many processors there are.
 MOST_PROCESSES = 8
 CHROMIUM = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
@@ -178,7 +178,7 @@ def services(has: Services) -> Step:
 
 def browser(folder: Path) -> Step:
     environment = {"DEBUG": "true", "DATA_DIR": str(folder / "browser")}
-    # Half of the time, these tests and their browsers wait for each other.
+    # A third of the time, these tests and their browsers wait for each other.
     command = [*pytest("browser and not redis", per_processor=2), "tests/e2e"]
     return Step("browser", "tests in Chromium", command, environment, no_chromium(), alone=True)
 
