@@ -18,6 +18,7 @@ from agentapp.provenance.spelling import compact, folded, number_in
 from agentapp.reasons import Reason
 from agentapp.tools import sentences
 from approvals import risk, step_up
+from approvals.disguises import deceiving
 from approvals.models import HIGH_RISKS, Approval
 from approvals.policy import Ruling
 from approvals.prepared import Given, Prepared
@@ -129,6 +130,7 @@ def facts_of(
     return risk.Facts(
         effect_class=tool.effect_class,
         outside=[_label(name, properties.get(name)) for name in outside],
+        disguised=[_label(name, properties.get(name)) for name in deceiving(arguments)],
         amount=amount,
         amounts=[was for was, _ in ran if was is not None],
         recipients=recipients,

@@ -19,7 +19,8 @@ CLASS_WORDS = {
     EffectClass.COMPENSABLE: "changes something that can only be made good",
     EffectClass.IRREVERSIBLE: "cannot be taken back",
 }
-OUTSIDE, LARGEST, LARGE, NEW_RECIPIENT, MOSTLY_REJECTED, OFTEN_REJECTED, OFF_HOURS = 35, 30, 20, 20, 15, 10, 5
+OUTSIDE, DISGUISED = 35, 35
+LARGEST, LARGE, NEW_RECIPIENT, MOSTLY_REJECTED, OFTEN_REJECTED, OFF_HOURS = 30, 20, 20, 15, 10, 5
 
 # With fewer than these, a comparison says nothing.
 MIN_CALLS, MIN_AMOUNTS, MIN_DECIDED = 5, 10, 5
@@ -35,6 +36,8 @@ class Facts:
     effect_class: str
     outside: Sequence[str] = ()
     """Its arguments that hold values from outside."""
+    disguised: Sequence[str] = ()
+    """Its arguments with hidden characters or look-alike letters."""
     amount: float | None = None
     amounts: Sequence[float] = ()
     """The earlier amounts of this tool's calls."""
@@ -77,8 +80,8 @@ class Assessment:
 
 
 def assess(facts: Facts) -> Assessment:
-    found = (_class(facts), _outside(facts), _amount(facts), _recipient(facts), _rejections(facts), _hours(facts))
-    return Assessment(tuple(factor for factor in found if factor is not None))
+    weighed = (_class, _outside, _disguised, _amount, _recipient, _rejections, _hours)
+    return Assessment(tuple(factor for weigh in weighed if (factor := weigh(facts)) is not None))
 
 
 def higher(one: str, other: str) -> str:
@@ -95,6 +98,12 @@ def _outside(facts: Facts) -> Factor | None:
     if not facts.outside:
         return None
     return Factor("outside", OUTSIDE, f"values from outside: {', '.join(facts.outside)}")
+
+
+def _disguised(facts: Facts) -> Factor | None:
+    if not facts.disguised:
+        return None
+    return Factor("disguised", DISGUISED, f"hidden characters or look-alike letters: {', '.join(facts.disguised)}")
 
 
 def _amount(facts: Facts) -> Factor | None:

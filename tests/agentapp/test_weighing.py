@@ -38,6 +38,13 @@ def test_a_value_from_outside_raises_the_risk_and_names_its_source(clerk: Clerk)
     assert asked(clerk, calls(READ), calls(PAY), input="Pay ana 1000").risk == "low"
 
 
+def test_look_alike_letters_raise_the_risk_of_what_cannot_be_taken_back(clerk: Clerk) -> None:
+    Rule.objects.create(name="payments", tool="pay", verdict="ask", risk="low")
+    approval = asked(clerk, calls(call("p", "pay", account="аna", amount=1000)), input="Pay аna 1000")
+    assert approval.risk == "high"
+    assert "disguised" in {factor["name"] for factor in approval.risk_factors}
+
+
 def test_factors_never_lower_what_a_rule_says(clerk: Clerk) -> None:
     Rule.objects.create(name="payments", tool="pay", verdict="ask", risk="critical")
     assert asked(clerk, calls(PAY), input="Pay ana 1000").risk == "critical"

@@ -16,6 +16,7 @@ FACTS = st.builds(
     Facts,
     effect_class=st.sampled_from(EffectClass.values),
     outside=st.lists(st.sampled_from(["Account", "Amount"]), max_size=2),
+    disguised=st.lists(st.sampled_from(["Account", "Memo"]), max_size=2),
     amount=st.none() | AMOUNTS,
     amounts=st.lists(AMOUNTS, max_size=30),
     recipients=st.lists(st.sampled_from(["a", "b"]), max_size=2),
@@ -66,6 +67,13 @@ def test_what_comes_from_outside_makes_it_more(facts: Facts) -> None:
 def test_what_comes_from_outside_weighs_by_what_the_call_can_do(effect_class: str, alone: str, planted: str) -> None:
     assert assess(Facts(effect_class)).risk == alone
     assert assess(Facts(effect_class, outside=("Account",))).risk == planted
+
+
+def test_a_text_that_deceives_the_eye_counts_like_one_from_outside() -> None:
+    [factor] = assess(Facts("read", disguised=("Account", "Memo"))).factors
+    assert factor.points == 35
+    assert factor.words == "hidden characters or look-alike letters: Account, Memo"
+    assert assess(Facts("irreversible", disguised=("Account",))).risk == "high"
 
 
 def test_an_amount_is_compared_with_those_before_it_once_there_are_enough() -> None:
