@@ -373,6 +373,8 @@ PICTURES = (
     Picture("approval-commented", "A request: comments", "/approvals/{commented}/", during=governance.commented,
             then=scroll_to("#comments")),
     Picture("approval-doubted", "A request: a second look", "/approvals/{doubted}/", during=governance.doubted),
+    Picture("approval-disguised", "A request: texts that are not what they look like", "/approvals/{disguised}/",
+            during=governance.disguised, main=True),
     Picture("approval-plan", "A request: a plan of several calls", "{plan_0}", during=governance.toured("plan"),
             main=True),
     Picture("approval-sign", "A request: approving by signing", "/approvals/{to_sign}/?do=approve",

@@ -16,6 +16,7 @@ from agentapp import actions
 from agentapp.console import assurance, beside, card, card_rows, inbox, signing, told
 from agentapp.console.differences import differences
 from agentapp.console.shell import signed_in
+from agentapp.console.shown import Shown, show, tool_of
 from agentapp.tools.schema import check_arguments
 from approvals import lens
 from approvals.digest import parse
@@ -204,11 +205,11 @@ def _answer(request: HttpRequest, found: Approval, user: User, typed: card.Draft
     if kind == CONFIRMED:
         kind = DecisionType.APPROVE
     if kind == DecisionType.APPROVE and card.context(found, user)["may_edit"]:
-        shown = card.show(found, typed.posted)
+        shown = show(found, typed.posted)
         if shown.form.errors:
             raise actions.Refused("invalid_arguments", _ANOTHER_LOOK)
         current = found.final_arguments_text or found.arguments_text
-        if shown.text != card.show(found, None).text:
+        if shown.text != show(found, None).text:
             kind, arguments_text = DecisionType.EDIT, shown.text or current
     return actions.NewDecision(
         typed=typed.word,
@@ -277,9 +278,9 @@ def _draft(request: HttpRequest, found: Approval) -> card.Draft:
     )
 
 
-def _check(found: Approval, shown: card.Shown) -> None:
+def _check(found: Approval, shown: Shown) -> None:
     """Show what the tool's own schema says about edited arguments next to their fields."""
-    tool = card.tool_of(found)
+    tool = tool_of(found)
     if tool is None or not shown.edited:
         return
     for problem in check_arguments(tool.input_schema, shown.form.arguments):
@@ -320,7 +321,7 @@ def _refused(request: HttpRequest, found: Approval, typed: card.Draft | None, re
     context["conflict"] = status == 409 and context["standing"] != "pending"
     if context["conflict"] and typed is not None:
         decided_text = found.final_arguments_text or found.arguments_text
-        typed_text = card.show(found, typed.posted).text if typed.posted else decided_text
+        typed_text = show(found, typed.posted).text if typed.posted else decided_text
         context["differs"] = parse(decided_text) != parse(typed_text)
         context["difference"] = differences(typed_text, decided_text, found.secret_fields)
     unsure = refused.code in ("confirmation", "reauthenticate", "signature")

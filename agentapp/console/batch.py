@@ -23,8 +23,10 @@ from agentapp.console.fields import ABSENT
 from agentapp.console.filters import Filters, read_query
 from agentapp.console.parts import render_part
 from agentapp.console.shell import signed_in
+from agentapp.console.shown import show
 from approvals import standing
-from approvals.digest import canonical
+from approvals.digest import canonical, load
+from approvals.disguises import disguises
 from approvals.models import Approval, Decision, DecisionType, EffectClass, Risk
 
 MOST = 20
@@ -121,6 +123,10 @@ def too_much(picked: Sequence[Approval]) -> str:
     if blind:
         verb, them = ("rests", "it on its own") if blind == 1 else ("rest", "them one by one")
         return f"{blind} {verb} on what could not be looked up: decide {them}."
+    disguised = sum(bool(disguises(load(row.final_arguments_text or row.arguments_text))) for row in picked)
+    if disguised:
+        verb, them = ("has", "it on its own") if disguised == 1 else ("have", "them one by one")
+        return f"{disguised} {verb} a text that is not what it looks like: decide {them}."
     final = sum(row.effect_class == EffectClass.IRREVERSIBLE for row in picked)
     if final:
         return f"{final} cannot be taken back: decide {'it on its own' if final == 1 else 'them one by one'}."
@@ -305,7 +311,7 @@ def _unseen(rows: Sequence[Mapping[tuple[str, ...], Fact]], differing: int) -> s
 
 def _facts(approval: Approval) -> dict[tuple[str, ...], Fact]:
     """A call's arguments by path. Secrets are masked in the words but compared whole."""
-    form = card.show(approval, None).form
+    form = show(approval, None).form
     facts = {
         item.path: Fact(item.label, item.words or "not given", _whole(item.original))
         for item in form.all_fields

@@ -12,8 +12,9 @@ from django.db.models import Q, QuerySet, TextField, UUIDField
 from django.utils import timezone
 
 from agentapp import auth, starting
-from agentapp.console import card, judged, queue
+from agentapp.console import judged, queue
 from agentapp.console.history import history
+from agentapp.console.shown import execution_of
 from approvals import comments, entitlement
 from approvals.models import Approval, Question
 from approvals.prepared import Given
@@ -45,7 +46,7 @@ class Alike:
 def beside(approval: Approval, user: User, questions: Sequence[Question], all_comments: bool = False) -> dict[str, Any]:
     """The right column: the request's place in the queue, similar requests, its history, whom it asks."""
     most = None if all_comments else comments.SHOWN
-    execution = card.execution_of(approval)
+    execution = execution_of(approval)
     run = execution.run if execution is not None else None
     place = place_of(approval, user)
     asked = people_asked(approval)
@@ -70,7 +71,7 @@ def beside(approval: Approval, user: User, questions: Sequence[Question], all_co
 def again_from(approval: Approval, user: User) -> int:
     """The step from which this person may start a new run to propose an undecided call again. 0: none."""
     undecided = approval.state in (Approval.State.EXPIRED, Approval.State.WITHDRAWN)
-    execution = card.execution_of(approval) if undecided else None
+    execution = execution_of(approval) if undecided else None
     run = execution.run if execution is not None else None
     if execution is None or run is None or not auth.may_see(user, run):
         return 0

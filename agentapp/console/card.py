@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
@@ -11,20 +11,16 @@ from django.http import QueryDict
 from django.utils import timezone
 
 from agentapp import actions, auth, confirming, lineage, locked
-from agentapp.cards import words_of
 from agentapp.console import dry_run, edits, evidence, in_the_way, origins, plan_lines, schema_form, times, undoing
-from agentapp.console.differences import Line, differences
 from agentapp.console.facts import facts_of
-from agentapp.console.schema_form import SchemaForm
+from agentapp.console.shown import Shown, arguments_in, confirm_label, execution_of, show, tool_of, tool_unchanged
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.secrecy import result_shown
 from approvals import entitlement, lens, say
 from approvals import questions as questions_asked
-from approvals.digest import canonical, parse
 from approvals.models import HIGH_RISKS, Approval, Claim, Decision, DecisionType, Question, Risk
 from approvals.standing import Refusal, Right, approving, progress
 
-MAX_LABEL = 60
 MAX_OFFERED = 6
 OTHER = "Other"
 
@@ -48,36 +44,6 @@ class Draft:
     @property
     def words(self) -> str:
         return in_words(self.reason, self.message)
-
-
-# The effects that get a badge, by the icon their tool gives them.
-ACTS = {"money": "Moves money", "trash": "Deletes", "mail": "Contacts a person"}
-
-
-@dataclass
-class Shown:
-    """The call as it waits now, or as the draft would have it."""
-
-    form: SchemaForm
-    text: str
-    title: str
-    sentence: list[dict[str, Any]]
-    effects: list[dict[str, Any]]
-    button: str
-    edited: bool
-    # How many arguments differ from what waits now, not from what the agent proposed.
-    own_changes: int = 0
-    lines: list[Line] = field(default_factory=list)
-    # The arguments that contain something from outside.
-    outside: list[str] = field(default_factory=list)
-    # None: the tool is gone.
-    tool: Tool | None = None
-
-    @property
-    def acts(self) -> list[tuple[str, str]]:
-        """The kinds of act among its effects, as icon and words: what people look for first."""
-        icons = dict.fromkeys(str(effect.get("icon")) for effect in self.effects)
-        return [(icon, ACTS[icon]) for icon in icons if icon in ACTS]
 
 
 def _may_take_over(run: Run | None, user: User, decides: bool) -> bool:
@@ -241,32 +207,6 @@ def _state_shown(approval: Approval, standing: str) -> str:
     return approval.state if standing in ("held", "taken") else standing
 
 
-def show(approval: Approval, posted: QueryDict | None, arguments: dict[str, Any] | None = None) -> Shown:
-    """The call and its words. The tool's own templates give the words for changed arguments."""
-    current_text = approval.final_arguments_text or approval.arguments_text
-    proposed, current = _arguments(approval.arguments_text), _arguments(current_text)
-    current = current if arguments is None else arguments
-    tool = tool_of(approval)
-    form = schema_form.build(
-        tool.input_schema if tool else {},
-        proposed,
-        current,
-        locked.names(approval, tool),
-        approval.secret_fields,
-        posted,
-    )
-    text = canonical(form.arguments)
-    edited = text != canonical(proposed)
-    words = words_of(approval, tool if tool_unchanged(approval) else None, form.arguments)
-    lines = differences(approval.arguments_text, text, approval.secret_fields)
-    waits = _arguments(current_text)
-    names = {*waits, *form.arguments}
-    own = sum(canonical({"": waits.get(n)}) != canonical({"": form.arguments.get(n)}) for n in names)
-    outside = origins.label(form, approval, proposed)
-    said = words.title, words.sentence, words.effects, words.button
-    return Shown(form, text, *said, edited=edited, own_changes=own, lines=lines, outside=outside, tool=tool)
-
-
 def carried_over(approval: Approval, draft: Draft) -> dict[str, Any] | None:
     """A person's changes to a call that has changed since, applied to the call that waits now.
 
@@ -281,7 +221,7 @@ def carried_over(approval: Approval, draft: Draft) -> dict[str, Any] | None:
     typed = schema_form.build(tool.input_schema, seen, seen, *terms, draft.posted)
     if typed.errors:
         return None
-    now = _arguments(approval.final_arguments_text or approval.arguments_text)
+    now = arguments_in(approval.final_arguments_text or approval.arguments_text)
     for name in {*seen, *typed.arguments}:
         if typed.arguments.get(name) == seen.get(name) and (name in typed.arguments) == (name in seen):
             continue
@@ -295,19 +235,9 @@ def carried_over(approval: Approval, draft: Draft) -> dict[str, Any] | None:
 def _seen(approval: Approval, digest: str) -> dict[str, Any] | None:
     """The arguments that a page with this digest showed."""
     if digest == approval.action_digest:
-        return _arguments(approval.arguments_text)
+        return arguments_in(approval.arguments_text)
     decision = approval.decisions.filter(action_digest=digest).first()
-    return _arguments(decision.arguments_text) if decision is not None else None
-
-
-def confirm_label(shown: Shown, number: int = 1, wanted: int = 1) -> str:
-    """The text of the second press of a high risk: "Confirm refund of $214.50"."""
-    verb, _, rest = shown.title.partition(" ")
-    place = f" as {number} of {wanted}" if number and wanted > 1 else ""
-    if shown.button and rest.startswith(shown.button):
-        return f"Confirm {verb.lower()} of {shown.button}{place}"
-    words = shown.title[:1].lower() + shown.title[1:]
-    return f"Confirm: {words if len(words) <= MAX_LABEL else words[: MAX_LABEL - 1].rstrip() + '…'}{place}"
+    return arguments_in(decision.arguments_text) if decision is not None else None
 
 
 def tool_questions(tool: Tool | None) -> list[str]:
@@ -347,24 +277,11 @@ def current_digest(approval: Approval) -> str:
     return approval.final_digest or approval.action_digest
 
 
-def execution_of(approval: Approval) -> ToolExecution | None:
-    """The call a request is about. None if it was set aside and asks again under another request."""
-    execution: ToolExecution | None = getattr(approval, "execution", None)
-    return execution
-
-
 def path_of(approval: Approval) -> tuple[lineage.Asker, ...]:
     """The agents from the one a person started to the one that asks. Empty if they are the same."""
     execution = execution_of(approval)
     run = execution.run if execution is not None else Run.objects.filter(pk=approval.run_id).first()
     return lineage.path_of(run) if run is not None and run.parent_id is not None else ()
-
-
-def tool_of(approval: Approval) -> Tool | None:
-    execution = execution_of(approval)
-    if execution is not None and execution.tool is not None:
-        return execution.tool
-    return Tool.objects.filter(name=approval.tool).first()
 
 
 def rejections() -> tuple[str, ...]:
@@ -378,11 +295,6 @@ def in_words(reason: str, message: str) -> str:
     return f"{offered}. {message}" if offered and message else offered or message
 
 
-def tool_unchanged(approval: Approval) -> bool:
-    execution = execution_of(approval)
-    return execution is not None and execution.tool is not None and execution.tool.version == approval.tool_version
-
-
 def outcome_text(approval: Approval) -> str:
     """What came of the call, as shortened text for people."""
     execution = execution_of(approval)
@@ -393,8 +305,3 @@ def outcome_text(approval: Approval) -> str:
     value = result_shown(execution)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
     return "" if value is None else text[:2000]
-
-
-def _arguments(text: str) -> dict[str, Any]:
-    value = parse(text)
-    return value if isinstance(value, dict) else {}

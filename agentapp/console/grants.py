@@ -15,8 +15,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from agentapp import actions, auth
-from agentapp.console import card, card_rows
+from agentapp.console import card_rows
 from agentapp.console.shell import Forbidden, signed_in
+from agentapp.console.shown import execution_of
 from agentapp.granting import Asked, covered, hidden_of, terms_of, why_not
 from agentapp.models import Tool, ToolExecution
 from agentapp.refused import status_of
@@ -113,7 +114,7 @@ def grant_new(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     found = card_rows.visible_or_404(user, approval_id)
     if not user.has_perm(RIGHT):
         raise Forbidden("Only people with this right can allow calls for a while.", RIGHT)
-    asked = Asked.read(found, card.execution_of(found))
+    asked = Asked.read(found, execution_of(found))
     if refusal := why_not(asked, user):
         context = {"approval": found, "impossible": refusal.message}
         return render(request, "console/grant_new.html", context, status=status_of(refusal.code))

@@ -51,6 +51,11 @@ class SchemaForm:
         return list(fields.walk(self.fields))
 
     @property
+    def labels(self) -> dict[str, str]:
+        """The label of each argument that is shown."""
+        return {item.path[0]: item.label for item in self.fields} | {each.name: each.label for each in self.fixed}
+
+    @property
     def changes(self) -> int:
         return sum(1 for item in self.all_fields if item.was is not None)
 

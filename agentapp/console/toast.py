@@ -7,7 +7,8 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from agentapp import switches
-from agentapp.console import card, in_the_way
+from agentapp.console import in_the_way
+from agentapp.console.shown import execution_of
 from approvals.models import Approval, Decision
 
 
@@ -29,5 +30,5 @@ def of(user: User, approval_id: uuid.UUID) -> dict[str, Any] | None:
     until = approval.runs_at if approval.used_at is None else None
     held = until is not None and until > timezone.now()
     approval.is_anything_stopped = mine.is_anything_stopped  # type: ignore[attr-defined]
-    stopped = in_the_way.of(approval, card.execution_of(approval), "held") if held else []
+    stopped = in_the_way.of(approval, execution_of(approval), "held") if held else []
     return {"approval": approval, "word": word, "until": until if held else None, "mine": mine, "stopped": stopped}

@@ -5,8 +5,10 @@ Where several defences overlap, an attack fails as long as one remains. All of t
 removes each alone.
 """
 
+import base64
 import dataclasses
 import importlib
+import json
 import pickle
 import uuid
 from collections.abc import Callable
@@ -21,7 +23,7 @@ from kombu import Connection
 from kombu.exceptions import ContentDisallowed
 
 from agentapp import contracts, executions, loop, other_code, refreshing
-from agentapp.console import batch, formats
+from agentapp.console import batch, disguised, formats
 from agentapp.models import Step, Tool, ToolExecution, ToolSource
 from agentapp.tools import python_source, results
 from agentapp.tools.base import tool
@@ -90,6 +92,16 @@ def an_argument_turns_the_text_around_it(scene: Scene) -> bool:
 
 def what_is_hidden_stays_hidden(scene: Scene) -> None:
     scene.patch.setattr(formats, "visible", str)
+
+
+def an_argument_packs_what_it_orders(scene: Scene) -> bool:
+    packed = base64.b64encode(json.dumps({"then": "wire_everything"}).encode()).decode()
+    _, approval = scene.asked(calls(call("a", "pay", account=packed, amount=20)))
+    return "wire_everything" not in scene.browser(scene.dana).get(f"/approvals/{approval.pk}/").text
+
+
+def nothing_is_unpacked(scene: Scene) -> None:
+    scene.patch.setattr(disguised, "disguises", lambda arguments: [])
 
 
 def a_model_repeats_a_secret_beside_its_call(scene: Scene) -> bool:
@@ -209,6 +221,8 @@ THREATS = [
            a_link_decides_by_being_opened_or_twice, a_request_stays_open),
     Threat(6, "an argument turns the text around it", "what is hidden is shown as its code",
            an_argument_turns_the_text_around_it, what_is_hidden_stays_hidden),
+    Threat(6, "an argument packs what it orders", "what is packed is shown unpacked",
+           an_argument_packs_what_it_orders, nothing_is_unpacked),
     Threat(10, "a model repeats a secret", "its words are kept without", a_model_repeats_a_secret_beside_its_call,
            words_are_kept_as_they_are),
     Threat(12, "another call runs under an approval", "digests are made anew before the call",
