@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.models import User
 
-from agentapp import auth, conversations, customer_links, deciding, starting
+from agentapp import auth, conversations, customer_links, deciding, open_runs, starting
 from agentapp.models import Agent, ApiToken, Conversation, CustomerLink, Run
 from agentapp.refused import Refused
 from approvals import clock, decisions, ledger
@@ -138,7 +138,12 @@ def write(access: Access, text: str, expected_version: int | None = None, key: s
         conversation_version=expected_version,
         request_key=key,
     )
-    return starting.start_run_once(new, access.user, access.token)
+    try:
+        return starting.start_run_once(new, access.user, access.token)
+    except Refused as refused:
+        if refused.code != open_runs.CODE:
+            raise
+        raise Refused(open_runs.CODE, "Too much is under way here at the moment. Send it again later.") from refused
 
 
 def confirm(access: Access, approval_id: uuid.UUID, answer: Answer) -> decisions.Taken:

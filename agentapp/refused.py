@@ -59,6 +59,7 @@ _STATUS = {
     **dict.fromkeys(_CONFLICTS, 409),
     "too_many_comments": 429,
     "too_many_messages": 429,
+    "too_many_runs": 429,
 }
 
 

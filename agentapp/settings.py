@@ -76,6 +76,8 @@ FAMILY_MAX_RUNS = env_count_from_one("FAMILY_MAX_RUNS", 100)  # a run and all th
 GRANT_MAX_DAYS = env_count("GRANT_MAX_DAYS", 30)
 # A call whose approval the workers could not use within this time does not run, and the agent is told.
 APPROVAL_USE_WITHIN_SECONDS = env_count_from_one("APPROVAL_USE_WITHIN_SECONDS", 3600)
+# How many runs that have not ended one person may have, by hand and by token. 0: any number.
+OPEN_RUNS_PER_PERSON = env_count("OPEN_RUNS_PER_PERSON", 5000)
 # A customer who writes faster is asked to wait.
 CUSTOMER_MESSAGES_PER_MINUTE = env_count("CUSTOMER_MESSAGES_PER_MINUTE", 10)
 # How many requests an API token may make in a minute. 0: any number.

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.db.models import CharField
 
-from agentapp import auth, conversations, runs, tasks, turns
+from agentapp import auth, conversations, open_runs, runs, tasks, turns
 from agentapp.branching import Branch
 from agentapp.considered import GUIDED
 from agentapp.mocks import MocksError, check_mocks
@@ -90,6 +90,8 @@ def start_run_once(new: NewRun, user: User, token: ApiToken | None = None) -> St
             return earlier
     agent = _agent(new)
     _check_new_run(new, agent)
+    if new.mocks is None:
+        open_runs.limit(user)
     # Normalised, because erasing a customer, or adding up what is done for one, looks for the exact name.
     new = replace(new, customer=storable(new.customer).strip())
     try:

@@ -99,6 +99,7 @@ _TITLES = {
     "decision_id_reused": "The id belongs to another decision",
     "too_many_comments": "Too many comments",
     "too_many_messages": "Too many messages",
+    "too_many_runs": "Too many runs are under way",
     "too_many_requests": "Too many requests",
     "too_many_streams": "Too many streams",
     "internal_error": "Something went wrong here",

@@ -11,7 +11,7 @@ from django.middleware.csrf import CsrfViewMiddleware
 from django.template import engines
 from django.test import Client
 
-from agentapp import actions, auth, proposals, recheck
+from agentapp import actions, auth, open_runs, proposals, recheck
 from agentapp.models import Run, Tool
 from agentapp.tools import outbound
 from approvals import accepting, append_only, policy, standing
@@ -116,6 +116,21 @@ def an_agent_is_borrowed(scene: Scene) -> bool:
     return True
 
 
+def one_person_floods_the_queue(scene: Scene) -> bool:
+    scene.settings.OPEN_RUNS_PER_PERSON = 5
+    new = actions.NewRun(agent="clerk", input="Pay.", script=[says("done")])
+    for _ in range(6):
+        try:
+            actions.start_run(new, scene.clerk.starter)
+        except actions.Refused:
+            return False
+    return True
+
+
+def nobody_counts_runs(scene: Scene) -> None:
+    scene.patch.setattr(open_runs, "limit", lambda user: None)
+
+
 def anybody_starts(scene: Scene) -> None:
     scene.patch.setattr(auth, "may_start", lambda user: True)
 
@@ -208,6 +223,8 @@ THREATS = [
     Threat(21, "a decision outlives its right", "rights are looked up again before the call",
            a_decision_outlives_its_right, rights_are_not_looked_up_again),
     Threat(22, "a password is guessed", "failures are counted", a_password_is_guessed, guesses_are_not_counted),
+    Threat(22, "one person floods the queue", "runs under way are counted", one_person_floods_the_queue,
+           nobody_counts_runs),
 ]  # fmt: skip
 
 

@@ -163,6 +163,14 @@ def test_who_writes_too_fast_waits(shop: Any, chat: str, settings: Any) -> None:
     assert [shop.post(f"{chat}/messages", {"text": "x"}).status for _ in range(3)] == [201, 201, 429]
 
 
+def test_where_too_much_is_under_way_they_are_asked_to_come_back(shop: Any, chat: str, settings: Any) -> None:
+    settings.OPEN_RUNS_PER_PERSON = 1
+    assert shop.post(f"{chat}/messages", {"text": "x"}).status == 201
+    refused = shop.post(f"{chat}/messages", {"text": "y"})
+    assert (refused.status, refused.code) == (429, "too_many_runs")
+    assert refused.data["detail"] == "Too much is under way here at the moment. Send it again later."
+
+
 def test_a_link_is_made_and_taken_back(shop: Any, chat: str) -> None:
     made = shop.post(f"{chat}/links", {"hours": 2})
     assert (made.status, "/talk/" in made.data["url"]) == (201, True)
