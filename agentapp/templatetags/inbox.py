@@ -24,6 +24,19 @@ def waits(row: Approval) -> bool:
     return row.state in Approval.UNDECIDED
 
 
+# What a row says before one opens the request, by the fact that raised its risk.
+_MARKS = {
+    "outside": ("globe", "Holds values from outside"),
+    "disguised": ("eye", "Holds a text that is not what it looks like"),
+}
+
+
+@register.filter
+def marks(row: Approval) -> list[tuple[str, str]]:
+    """Icons and words of what to beware of in a request."""
+    return [_MARKS[factor["name"]] for factor in row.risk_factors if factor.get("name") in _MARKS]
+
+
 @register.filter
 def over_target(row: Approval) -> str:
     """How long it is past its target without a decision. Empty: the target has not passed, or there is none."""

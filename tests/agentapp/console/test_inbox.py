@@ -37,6 +37,16 @@ def test_requests_are_grouped_by_when_they_are_due(page: Client, waiting: Waitin
     ]
 
 
+def test_a_row_says_what_to_beware_of(page: Client, waiting: Waiting) -> None:
+    waiting(risk_factors=[{"name": "effect_class", "points": 25, "words": "cannot be taken back"}])
+    assert "q-mark" not in page.get("/inbox/").text
+    waiting(risk_factors=[{"name": name, "points": 35, "words": "x"} for name in ("outside", "disguised")])
+    html = page.get("/inbox/").text
+    assert html.count("q-mark") == 2
+    assert "Holds values from outside</span>" in html
+    assert "Holds a text that is not what it looks like</span>" in html
+
+
 def test_the_preview_shows_enough_to_decide(page: Client, waiting: Waiting) -> None:
     approval = waiting()
 
