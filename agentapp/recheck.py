@@ -16,7 +16,6 @@ from agentapp.proposals import ruling_for, stopped_by_breaker
 from agentapp.reasons import Reason
 from agentapp.repeating import NO_BUSINESS_KEY
 from agentapp.state import RunState
-from agentapp.tools import sentences
 from agentapp.tools.schema import check_arguments
 from approvals import signatures, standing, step_up
 from approvals.digest import parse
@@ -112,7 +111,7 @@ def people_next(execution: ToolExecution, approval: Approval, ruling: Ruling) ->
     """Whether people must allow what the customer has confirmed, by the rules now or when it was proposed."""
     asked = (Ruling.from_json(execution.ruling), ruling)
     shows = step_up.needed("", approval.risk, approval.effect_class)
-    untold = execution.tool is not None and sentences.leaves_out(execution.tool, parse(approval.arguments_text))
+    untold = execution.tool is not None and weighing.untold(execution.tool, parse(approval.arguments_text))
     weighty = approval.risk in HIGH_RISKS or bool(shows) or untold
     return approval.asks_customer and (weighty or any(one.verdict == Verdict.ASK and one.people for one in asked))
 

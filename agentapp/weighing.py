@@ -18,7 +18,7 @@ from agentapp.provenance.spelling import compact, folded, number_in
 from agentapp.reasons import Reason
 from agentapp.tools import sentences
 from approvals import risk, step_up
-from approvals.disguises import deceiving
+from approvals.disguises import deceiving, disguises
 from approvals.models import HIGH_RISKS, Approval
 from approvals.policy import Ruling
 from approvals.prepared import Given, Prepared
@@ -90,8 +90,8 @@ def weigh(
 ) -> Weighed:
     """The terms with the risk that the facts give, if it is higher than the rules' risk.
 
-    A customer alone cannot allow a high-risk call, one whose approval requires proof of identity, or one that its
-    tool's sentences, which are all they read, do not tell whole. A call that asks again never has a lower risk than
+    A customer alone cannot allow a high-risk call, one whose approval requires proof of identity, or one that is
+    `untold`. A call that asks again never has a lower risk than
     before.
     """
     assessment = risk.assess(facts_of(tool, arguments, origins, earlier, now))
@@ -100,9 +100,14 @@ def weigh(
         for was in Approval.objects.filter(execution_id=execution.pk).values_list("risk", flat=True):
             given = risk.higher(given, was)
     shows = step_up.needed(terms.assurance, given, tool.effect_class)
-    people = terms.people or given in HIGH_RISKS or bool(shows) or sentences.leaves_out(tool, dict(arguments))
+    people = terms.people or given in HIGH_RISKS or bool(shows) or untold(tool, arguments)
     factors = [factor.as_json() for factor in assessment.factors]
     return Weighed(replace(terms, risk=given, people=people), factors, origins)
+
+
+def untold(tool: Tool, arguments: Mapping[str, Any]) -> bool:
+    """Whether the tool's sentences, which are all that a customer reads, do not tell a call whole, or not as it is."""
+    return sentences.leaves_out(tool, dict(arguments)) or bool(disguises(arguments))
 
 
 def risk_of(

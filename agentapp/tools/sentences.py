@@ -14,6 +14,7 @@ from approvals.masking import MASK
 
 CURRENCY = {"USD": "$", "EUR": "€", "GBP": "£"}
 MISSING = "(not given)"
+MAX_TITLE_CHARS = 300
 MAX_VALUE_CHARS = 160
 MAX_TYPED_CHARS = 60
 
@@ -34,7 +35,7 @@ def title(tool: Described, arguments: dict[str, Any], snapshot: dict[str, Any]) 
     """One line that names the act and its object."""
     if not tool.title_template:
         return f"Call {tool.name}"
-    return _text(tool, tool.title_template, arguments, snapshot)[:300]
+    return _text(tool, tool.title_template, arguments, snapshot)[:MAX_TITLE_CHARS]
 
 
 def sentence(tool: Described, arguments: dict[str, Any], snapshot: dict[str, Any]) -> list[dict[str, Any]]:
@@ -101,13 +102,20 @@ def unnamed(tool: Described, arguments: Iterable[str]) -> list[str]:
 
 def leaves_out(tool: Described, arguments: dict[str, Any]) -> bool:
     """Whether title, sentence and effects leave something of a call out: a value they do not name, unless it is the
-    argument's default, or one that is too long for them.
+    argument's default, or one that is too long for them. A title that may be cut names nothing.
     """
-    named = {name for template in _templates(tool) for name in names(template)}
+    whole = _templates(tool) if _fits(tool, arguments) else _templates(tool)[1:]
+    named = {name for template in whole for name in names(template)}
     properties = tool.input_schema.get("properties", {})
     return not all(
         _is_told(name, value, named) or _is_default(properties.get(name), value) for name, value in arguments.items()
     )
+
+
+def _fits(tool: Described, arguments: dict[str, Any]) -> bool:
+    """Whether the title fits, however long what it takes from the snapshot is."""
+    of_snapshot = sum(name.startswith("snapshot.") for name in names(tool.title_template))
+    return len(_text(tool, tool.title_template, arguments, {})) + of_snapshot * MAX_VALUE_CHARS <= MAX_TITLE_CHARS
 
 
 def _is_told(path: str, value: Any, named: set[str]) -> bool:

@@ -94,6 +94,24 @@ def test_no_customer_alone_allows_what_an_outsider_put_into_a_call(clerk: Clerk,
     assert len(clerk_tools.effects_of("pay")) == 1
 
 
+@pytest.mark.parametrize(("account", "people"), [("ana", False), ('{"to": "eve"}', True)])
+def test_no_customer_alone_allows_what_is_not_what_it_looks_like(
+    clerk: Clerk, monkeypatch: pytest.MonkeyPatch, account: str, people: bool
+) -> None:
+    monkeypatch.setattr(risk, "OPENS", 0)
+    monkeypatch.setattr(risk, "CLOSES", 24)
+    customer_rule()
+    access = access_to(clerk)
+    wanted = calls(call("p", "pay", account=account, amount=20))
+    said = f"Pay {account} 20"
+    approval = asked(clerk, wanted, says("done"), input=said, conversation="ticket-7", customer="Ana")
+    assert approval.kind == "confirmation"
+    confirm(access, approval)
+    run = clerk.drive(ToolExecution.objects.get(call_id="p").run)
+    assert [row.kind for row in clerk.open(run)] == (["authorization"] if people else [])
+    assert bool(clerk_tools.effects_of("pay")) != people
+
+
 KNOWN, NEW = "NL91ABNA0417164300", "DE89370400440532013000"
 
 

@@ -75,6 +75,8 @@ def test_an_amount_is_in_the_currency_that_its_schema_says(
         ("Pay {amount} to {to}", {"amount": 5, "to": "a" * 160}, False),
         ("Pay {amount} to {to}", {"amount": 5, "to": "a" * 161}, True),
         ("Pay {amount} to {to}", {"amount": 5, "to": ["a" * 80, "b" * 81]}, True),
+        ("Pay {amount} to {to}", {"amount": "1" * 150, "to": "a" * 150}, True),  # the title is cut
+        ("Pay {amount} to {to} of {snapshot.a}{snapshot.b}", {"amount": 5, "to": "ana"}, True),  # and may be here
         ("Pay {to.name}", {"to": {"name": "ana"}}, False),
         ("Pay {to.name}", {"to": {"name": "ana", "iban": "DE"}}, True),
         ("Pay {to.name}", {"to": {"name": {"first": "ana"}}}, False),
