@@ -201,9 +201,10 @@ def views(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def view_delete(request: HttpRequest, view_id: uuid.UUID) -> HttpResponse:
-    """Delete a saved query. This changes nothing else."""
+    """Delete a saved query. What was about to be saved is kept."""
     preferences.delete_view(allowed(request), view_id)
-    return redirect("audit_views")
+    typed = _typed(request.POST)
+    return redirect(reverse("audit_views") + (f"?{urlencode({'q': typed})}" if typed else ""))
 
 
 def allowed(request: HttpRequest) -> User:

@@ -172,7 +172,11 @@ def _decide(request: HttpRequest, user: User) -> HttpResponse:
     table = _table(picked, items) if problem or kind == DecisionType.APPROVE else {}
     problem = problem or table.get("unseen", "")
     if problem:
-        context |= {"problem": problem, "message": message} | table
+        context |= {
+            "problem": problem,
+            "reason": reason if kind == DecisionType.REJECT else "",
+            "message": message,
+        } | table
         return render(request, "console/batch.html", context, status=422)
     results = [(item.approval_id, _decide_one(item, kind, words, user)) for item in items]
     request.session["batch"] = {

@@ -327,6 +327,14 @@ class TestViews:
         client.post(f"/audit/views/{ours.pk}/delete/")
         assert SavedView.objects.filter(pk=ours.pk).exists()
 
+    def test_deleting_one_keeps_the_search_that_was_to_be_saved(self, manager) -> None:
+        manager.post("/audit/views/", {"q": "risk:high", "name": "Old"})
+        old = SavedView.objects.get()
+        page = manager.get("/audit/views/", {"q": "who:me"}).content.decode()
+        assert '<input type="hidden" name="q" value="who:me"><button class="btn ghost sm"' in page
+        assert manager.post(f"/audit/views/{old.pk}/delete/", {"q": "who:me"}).url == "/audit/views/?q=who%3Ame"
+        assert not SavedView.objects.exists()
+
     @pytest.mark.parametrize(("q", "name"), [("tol:x", "X"), ("risk:high", ""), ("risk:high", "Taken & kept")])
     @pytest.mark.parametrize("shared", [True, False])
     def test_what_cannot_be_kept_is_said_and_nothing_is_lost(self, manager, q, name, shared) -> None:

@@ -273,6 +273,16 @@ class TestDeciding:
         assert states(first, second) == ["rejected", "rejected"]
         assert set(Decision.objects.values_list("message", flat=True)) == {"Not allowed. Closed."}
 
+    def test_what_was_chosen_and_typed_is_kept_if_it_is_refused(self, page: Client, credit: Waiting) -> None:
+        rows = items(table(page, credit(), gone := credit()).content.decode())
+        Approval.objects.filter(pk=gone.pk).update(risk="high")
+        sent = {"item": rows, "type": "reject", "reason": "Not allowed", "message": "Closed."}
+        html = page.post("/inbox/batch/", sent).content.decode()
+        assert "Nothing was decided." in html
+        assert '<details class="batch-reject" open>' in html
+        assert re.findall(r'name="reason" value="([^"]+)" data-draft checked', html) == ["Not allowed"]
+        assert ">Closed.</textarea>" in html
+
     def test_what_is_said_afterwards_is_true_of_what_is_stopped(self, page: Client, credit: Waiting, mia: User) -> None:
         first, second = credit(hold_seconds=60), credit(hold_seconds=60)
         page.post("/inbox/batch/", {"item": items(table(page, first, second).content.decode()), "type": "approve"})
