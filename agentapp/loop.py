@@ -90,12 +90,28 @@ def _drive(run: Run) -> Again | None:
 
 
 def _put_aside(run: Run) -> None:
-    """Pause a run that probably ends every worker that takes it, before it ends this one."""
+    """Pause a run that probably ends every worker that takes it, before it ends this one.
+
+    A mocked run fails instead: nobody looks after it, and an eval would wait for ever.
+    """
     why = f"{run.workers_lost} workers in a row vanished while they had it."
+    if run.is_mocked:
+        _fail(run, why)
+        return
     log.error("%s is paused: %s", run.pk, why)
     assert run.lease_token is not None
     with ledger.transaction():
         runs.pause(runs.held(run.pk, run.lease_token), ledger.SYSTEM, run.lease_token, why=why)
+
+
+def _fail(run: Run, message: str) -> None:
+    """End a run that no worker can drive."""
+    log.error("%s has failed: %s", run.pk, message)
+    assert run.lease_token is not None
+    with ledger.transaction():
+        runs.lock_parent(run.pk)
+        signal = StopSignal(StopReason.ERROR, message, source="loop")
+        closing.finish(runs.held(run.pk, run.lease_token), Run.State.FAILED, signal)
 
 
 def _load(run: Run) -> RunState | None:
@@ -107,11 +123,7 @@ def _load(run: Run) -> RunState | None:
     except Exception as error:
         log.exception("Reading %s failed", run.pk)
         message = f"This run cannot be read ({type(error).__name__}); see the worker's log."
-    assert run.lease_token is not None
-    with ledger.transaction():
-        runs.lock_parent(run.pk)
-        signal = StopSignal(StopReason.ERROR, message, source="loop")
-        closing.finish(runs.held(run.pk, run.lease_token), Run.State.FAILED, signal)
+    _fail(run, message)
     return None
 
 

@@ -94,7 +94,7 @@ def environment_of(stage: staging.Stage, kills: bool, bouncer: servers.PgBouncer
         "QUEUE_NAME": "bench",
         "TOOL_MODULES": "benchmarks.refund_tools,agentapp.tools.planning",
         "UNDO_HOLD_SECONDS": "0",
-        "OPEN_RUNS_PER_PERSON": "0",  # one person starts them all
+        "OPEN_RUNS_PER_PERSON": "1000000",  # one person starts them all
         "PYTHONPATH": str(ROOT),
         **({"LEASE_SECONDS": "3", "SWEEP_SECONDS": "2"} if kills else {}),
         **({"DATABASE_URL": bouncer.url("bench"), "DATABASE_LISTEN_URL": stage.database} if bouncer else {}),

@@ -59,6 +59,16 @@ def test_a_run_that_loses_one_worker_after_the_other_is_paused_before_it_ends_th
     assert f"{run.pk} is paused: {MOST_WORKERS_LOST} workers" in caplog.text
 
 
+def test_a_mocked_one_fails_since_nobody_looks_after_it(clerk: Clerk, deadly: Any, ada: User) -> None:
+    new = actions.NewRun(agent="clerk", input="Look.", script=[LOOK_UP, says("done")], mocks={})
+    run = lost(actions.start_run(new, ada), MOST_WORKERS_LOST)
+    assert loop.drive(run.pk) is None
+    run.refresh_from_db()
+    assert (run.state, run.lease_token) == ("failed", None)
+    assert run.stop_message == f"{MOST_WORKERS_LOST} workers in a row vanished while they had it."
+    assert [problem for problem in health.look() if problem.code == "runs_lose_workers"] == []
+
+
 def test_every_claim_says_how_many_were_lost_before_it(clerk: Clerk, deadly: Any) -> None:
     run = lost(clerk.start(LOOK_UP, says("done")), 3)
     claims = Event.objects.filter(type="run.claimed", run_id=run.pk).order_by("seq")
