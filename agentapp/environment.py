@@ -242,6 +242,8 @@ class Ledger:
     """Whether a key is made in that file if there is none."""
     anchor_file: Path
     anchor_url: str
+    checkpoint_seconds: int = 300
+    """How often a checkpoint is signed, if something has happened. The ledger is looked after once a minute."""
     trusted_keys: tuple[str, ...] = ()
     """Fingerprints of earlier keys that are trusted as well as the one in use."""
 
@@ -261,5 +263,6 @@ def read_ledger(folder: Path, embedded: bool) -> Ledger:
         makes_key=embedded and key_file == folder / "ledger.key",
         anchor_file=env("LEDGER_ANCHOR_FILE", folder / "checkpoints.jsonl", Path, "a file"),
         anchor_url=env("LEDGER_ANCHOR_URL", "", read_web_address, "an address"),
+        checkpoint_seconds=env_count_from_one("LEDGER_CHECKPOINT_SECONDS", 300),
         trusted_keys=env("LEDGER_TRUSTED_KEYS", (), read_fingerprints, "fingerprints, with commas in between"),
     )

@@ -3,6 +3,7 @@
 import uuid
 from typing import Any
 
+from django.conf import settings
 from ninja import Router
 from pydantic import RootModel
 
@@ -57,7 +58,9 @@ def get_event_proof(request: ApiRequest, event_id: uuid.UUID) -> Proof:
     try:
         return _as_written(inclusion.inclusion(event.pk))
     except inclusion.NotCovered as error:
-        raise ApiProblem("not_covered", f"{error} One is signed every hour.") from error
+        raise ApiProblem(
+            "not_covered", f"{error} One is signed every {settings.LEDGER.checkpoint_seconds} s."
+        ) from error
 
 
 def _as_written(said: dict[str, Any]) -> Proof:

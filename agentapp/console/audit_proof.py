@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django import forms
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.http import Http404, HttpRequest, HttpResponse
@@ -93,7 +94,12 @@ def event_proof(request: HttpRequest, event_id: UUID) -> HttpResponse:
     try:
         said = inclusion.inclusion(event.pk)
     except inclusion.NotCovered:
-        context = {"title": "No checkpoint covers this event yet", "event": event, "not_signed": signing_key.problem()}
+        context = {
+            "title": "No checkpoint covers this event yet",
+            "event": event,
+            "not_signed": signing_key.problem(),
+            "signed_every": settings.LEDGER.checkpoint_seconds,
+        }
         return render(request, "console/audit_no_proof.html", context, status=HTTPStatus.CONFLICT)
     return _file(said, f"event-{event.pk}-proof.json")
 
@@ -178,6 +184,7 @@ def _proof(viewer: User) -> dict[str, Any]:
     return {
         "standing": standing.now(viewer),
         "checks": [_check(row, viewer) for row in rows],
+        "signed_every": settings.LEDGER.checkpoint_seconds,
         "checkpoints": Checkpoint.objects.order_by("-number")[:LISTED],
         "keys": keys,
         "form": Days(),

@@ -3,7 +3,7 @@
 A checkpoint covers, for each chain that has grown, the events that no checkpoint covers yet. Their hashes are the
 leaves of a small tree per chain, and these trees are the leaves of one tree whose root is signed. The cost depends on
 what has happened since, and one event can be proven with hashes alone. Each statement names the digest of the one
-before. An hour in which nothing happened has no checkpoint.
+before. A time in which nothing happened has no checkpoint.
 """
 
 import logging
@@ -13,6 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
+from django.conf import settings
 from django.db import IntegrityError, connection, transaction
 
 from approvals import ledger
@@ -26,7 +27,6 @@ logger = logging.getLogger(__name__)
 
 KIND = "checkpoint"
 VERSION = 1
-EVERY = timedelta(hours=1)
 # No correct clock of another worker can be further ahead than this.
 CLOCKS_DIFFER = timedelta(minutes=5)
 # The most chains in one statement: an installation that starts with millions gets several.
@@ -54,15 +54,16 @@ def leaf_of(chain: str, first: int, last: int, hash: str, root: str) -> bytes:
 
 
 def make_due(now: datetime | None = None) -> list[Checkpoint]:
-    """Make what is due once a new hour has begun since the last, even after a time in which nothing ran.
+    """Make what is due once another of the periods that settings.LEDGER counts has begun since the last.
 
-    Without a key nothing is made; `status` says so. Several workers may try: one makes it.
+    Also after a time in which nothing ran. Without a key nothing is made; `status` says so. Several workers may try:
+    one makes it.
     """
     now = now or datetime.now(UTC)
     last = Checkpoint.objects.order_by("-number").values_list("made_at", flat=True).first()
     if last is not None and last > now + CLOCKS_DIFFER:
         logger.warning("The last checkpoint says that it was made at %s, which is in the future.", last)
-    elif last is not None and _hour(last) >= _hour(now):
+    elif last is not None and _period(last) >= _period(now):
         return []
     return make()
 
@@ -195,5 +196,6 @@ def said_by(checkpoint: Checkpoint) -> dict[str, Any]:
     return said
 
 
-def _hour(at: datetime) -> datetime:
-    return at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+def _period(at: datetime) -> int:
+    every: int = settings.LEDGER.checkpoint_seconds
+    return int(at.timestamp() // every)

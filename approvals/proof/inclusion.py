@@ -16,7 +16,7 @@ VERSION = 1
 
 
 class NotCovered(LookupError):
-    """No checkpoint covers the event yet: one is signed each hour."""
+    """No checkpoint covers the event yet: the next one will."""
 
 
 def inclusion(event_id: uuid.UUID) -> dict[str, Any]:

@@ -68,16 +68,23 @@ def test_where_nothing_has_happened_there_is_nothing_to_sign():
     assert not ChainHead.objects.filter(uncovered=True).exists()
 
 
-def test_one_is_made_in_each_hour_in_which_something_happened():
-    now = datetime.now(UTC).replace(minute=5)
-    tell(RUNS[0])
-    assert len(checkpoints.make_due(now)) == 1
-    tell(RUNS[0])
-    assert checkpoints.make_due(now + timedelta(minutes=54)) == []
-    assert len(checkpoints.make_due(now + timedelta(minutes=56))) == 1
-    # After a day without events there is one, not twenty-four.
-    tell(RUNS[0])
-    assert len(checkpoints.make_due(now + timedelta(days=1))) == 1
+@pytest.mark.parametrize("minutes", [5, 60])
+def test_one_is_made_in_each_period_in_which_something_happened(settings, monkeypatch, minutes):
+    settings.LEDGER = replace(settings.LEDGER, checkpoint_seconds=60 * minutes)
+    at = datetime(2026, 11, 28, 9, 0, 30, tzinfo=UTC)
+
+    def made(later: timedelta) -> int:
+        tell(RUNS[0])
+        clock = type("Clock", (datetime,), {"now": classmethod(lambda cls, tz: at + later)})
+        monkeypatch.setattr(checkpoints, "datetime", clock)
+        return len(checkpoints.make_due())
+
+    period = timedelta(minutes=minutes)
+    assert made(timedelta()) == 1
+    assert made(period - timedelta(minutes=1)) == 0
+    assert made(period) == 1
+    # After a day without events there is one, not many.
+    assert made(timedelta(days=1)) == 1
 
 
 def test_an_installation_with_many_chains_gets_several(monkeypatch):
