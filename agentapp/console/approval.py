@@ -326,8 +326,6 @@ def _refused(request: HttpRequest, found: Approval, typed: card.Draft | None, re
         context["difference"] = differences(typed_text, decided_text, found.secret_fields)
     unsure = refused.code in ("confirmation", "reauthenticate", "signature")
     kind = "approve" if unsure else request.POST.get("type", "")
-    # What was typed in a dialog is seen again only if that is open. If it changed, the same words may still do.
-    again = status == 422 or refused.code in ("changed", "action_changed")
-    if unsure or (again and kind in ("reject", "respond") and not context["conflict"]):
+    if unsure or (status == 422 and kind in ("reject", "respond")):
         context["dialog"] = kind
     return render(request, "console/approval.html", context, status=status)

@@ -367,20 +367,6 @@ class TestDraft:
 
 
 class TestStandings:
-    @pytest.mark.parametrize("kind", ["reject", "respond"])
-    def test_what_was_typed_for_a_request_that_changed_stands_in_the_dialog_it_was_typed_in(
-        self, page: Client, waiting: Waiting, kind: str
-    ) -> None:
-        approval = waiting()
-        typed = posted(approval, type=kind, message="The photo shows no crack.", reason="Other")
-        Approval.objects.filter(pk=approval.pk).update(version=approval.version + 1)
-        response = page.post(f"/approvals/{approval.pk}/decide/", typed)
-        html = response.content.decode()
-        assert response.status_code == 409
-        [dialog] = re.findall(rf'<dialog class="dialog" id="{kind}-dialog"[^>]* open>.*?</dialog>', html, re.DOTALL)
-        assert "The photo shows no crack.</textarea>" in dialog
-        assert 'role="alert"' in dialog
-
     def decided(self, page: Client, approval: Approval, **fields: str) -> None:
         assert page.post(f"/approvals/{approval.pk}/decide/", posted(approval, **fields)).status_code == 302
 
