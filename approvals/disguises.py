@@ -9,9 +9,8 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Final
 
 from approvals.digest import MAX_DEPTH, MalformedJSON, parse
@@ -23,22 +22,25 @@ JSON: Final = "json"
 BASE64: Final = "base64"
 
 MOST: Final = 20
-"""So many are named. The rest is still in the arguments."""
+"""So many of what deceives the eye, and as many of what is packed, are named. The rest is still in the arguments."""
 MOST_PACKED = 5
 """How often what was unpacked is unpacked again."""
 # A shorter run of these characters is a word, or an id that unpacks to something by chance.
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
+_LEAST_BASE64 = 16
 _URL_SAFE = str.maketrans("-_", "+/")
-_WORD = re.compile(r"[^\W_]+")
+_READABLE = 0.9
+_WORD = re.compile(r"(?:[^\W_]|[Ⓐ-ⓩ🄰-🅩])+")
 _LATIN = re.compile(r"[A-Za-z]")
 _ALPHABETS = ((0x0370, 0x0400, "Greek"), (0x0400, 0x0530, "Cyrillic"), (0x0530, 0x0590, "Armenian"))
 # Letters that most fonts draw like a Latin one, in this case of the letter. Greek α, β, κ, μ and Ω are not among them:
 # they look different enough, and stand next to Latin letters in units and in the names of substances.
-_CYRILLIC = "аеорсухіјѕԁԛԝһӏАВЕКМНОРСТУХІЈЅԌԚԜ"
-_GREEK = "ονριυΑΒΕΖΗΙΚΜΝΟΡΤΥΧ"
-_ALIKE = frozenset(f"{_CYRILLIC}{_GREEK}օսհոց")
+_CYRILLIC = "аеорсухіјѕԁԛԝһӏүѵАВЕКМНОРСТУХІЈЅԌԚԜӀ"
+_GREEK = "ονριυϲϳΑΒΕΖΗΙΚΜΝΟΡΤΥΧϹ"
+_ALIKE = frozenset(f"{_CYRILLIC}{_GREEK}օսհոցՕՏՍ")
+_ALPHA = re.compile("(?<=[a-z])α(?=[a-z])")
 # Plain letters and digits in another dress, as in 𝐩𝐚𝐲. Full width is not among them: that is how East Asia writes.
-_DRESSED = ((0x1D400, 0x1D800), (0x212A, 0x212B), (0x24B6, 0x24EA), (0x1F130, 0x1F18A))
+_DRESSED = ((0x1D400, 0x1D800), (0x212A, 0x212B), (0x24B6, 0x24EA), (0x1F130, 0x1F16A))
 
 
 @dataclass(frozen=True)
@@ -56,14 +58,24 @@ class Disguise:
     """For what was unpacked and is JSON: the value."""
 
 
-def disguises(arguments: Any) -> list[Disguise]:
-    """The texts in a JSON value that are not what they look like, also within what has to be unpacked first."""
-    return list(islice(_of(arguments, (), 0), MOST))
+def disguises(arguments: Any, hidden: Collection[str] = ()) -> list[Disguise]:
+    """The texts in a JSON value that are not what they look like, also within what has to be unpacked first.
+
+    What deceives the eye comes first: no number of harmless texts keeps it off the list. Values of the keys in `hidden`
+    are left out.
+    """
+    eye: list[Disguise] = []
+    packed: list[Disguise] = []
+    for each in _of(arguments, (), 0):
+        kind = eye if each.kind in (HIDDEN, ALIKE) else packed
+        if len(kind) < MOST and not (hidden and set(each.path) & set(hidden)):
+            kind.append(each)
+    return eye + packed
 
 
 def deceiving(arguments: Mapping[str, Any]) -> list[str]:
     """The names of the arguments with a text that deceives the eye. What is only packed, a tool may well need so."""
-    return list(dict.fromkeys(each.path[0] for each in disguises(arguments) if each.kind in (HIDDEN, ALIKE)))
+    return list(dict.fromkeys(each.path[0] for each in _of(arguments, (), 0) if each.kind in (HIDDEN, ALIKE)))
 
 
 def _of(value: Any, path: tuple[str, ...], packed: int) -> Iterator[Disguise]:
@@ -94,17 +106,21 @@ def _in_text(text: str, path: tuple[str, ...]) -> Iterator[Disguise]:
 
 
 def _alike(text: str, path: tuple[str, ...]) -> Iterator[Disguise]:
-    """Words with letters of another alphabet than they seem to have.
+    """Words with letters of another alphabet than they seem to have, and no letter that shows it.
 
-    A word in which Latin letters stand next to such letters; and, in a text without any other letter of their alphabet,
-    a word of such letters only, as long as there are Latin letters or digits that it pretends to belong to.
+    They stand next to Latin letters or digits in the word; or, in a text without any other letter of their alphabet,
+    they make up a word among Latin ones.
     """
-    has_plain = bool(_LATIN.search(text)) or any(map(str.isdigit, text))
-    pretends = has_plain and all(char in _ALIKE for char in text if char.isalpha() and _alphabet(char))
+    found = _ALPHA.search(text) is not None or any(char in _ALIKE or _is_dressed(char) for char in set(text))
+    if not found:
+        return
+    pretends = _LATIN.search(text) and all(char in _ALIKE for char in set(text) if char.isalpha() and _alphabet(char))
     for word in dict.fromkeys(_WORD.findall(text)):
         dressed = [char for char in dict.fromkeys(word) if _is_dressed(char)]
-        strange = [char for char in dict.fromkeys(word) if char in _ALIKE]
-        if dressed or (strange and (pretends or _LATIN.search(word))):
+        strange = [char for char in dict.fromkeys(word) if char in _ALIKE or (char == "α" and _ALPHA.search(word))]
+        shows = any(_alphabet(char) and char not in strange for char in word)
+        beside = _LATIN.search(word) or any(map(str.isdigit, word)) or (pretends and len(word) > 1)
+        if dressed or (strange and beside and not shows):
             yield Disguise(ALIKE, path, word, tuple(map(_named, [*strange, *dressed])))
 
 
@@ -124,43 +140,87 @@ def _unpacked(text: str, path: tuple[str, ...], packed: int) -> Iterator[Disguis
     """JSON written as text, and base64 that holds text; then what is in them."""
     inner = _as_json(text)
     if inner is not None:
-        if not isinstance(inner, str) or "\\" in text:  # a text in quotation marks is no disguise
+        if not _is_plain(inner, text):
             yield Disguise(JSON, path, text, value=inner)
         yield from _of(inner, path, packed + 1)
         return
     for found in _BASE64.findall(text):
-        if said := _as_text(found):
-            yield Disguise(BASE64, path, said, value=_as_json(said))
-            yield from _of(said, path, packed + 1)
+        for said in _as_texts(found):
+            value = _as_json(said)
+            yield Disguise(BASE64, path, said, value=value)
+            yield from _of(said if value is None else value, path, packed + 1)
+
+
+def _is_plain(inner: Any, text: str) -> bool:
+    """Whether JSON says no more than it shows: a text in quotation marks without codes, or numbers in brackets."""
+    if isinstance(inner, str):
+        return "\\u" not in text
+    return isinstance(inner, list) and all(isinstance(each, int | float) for each in inner)
 
 
 def _as_json(text: str) -> Any:
-    """The object, list or text that a text writes as JSON; None if it is none, or empty."""
-    if text.lstrip()[:1] not in ("{", "[", '"'):
+    """The object, list or text that a text writes as JSON; None if it is none, empty, or nested too deeply."""
+    bare = text.strip("\ufeff").strip()
+    if bare[:1] not in ("{", "[", '"') or bare[-1:] not in ("}", "]", '"'):
         return None
     try:
-        return parse(text) or None
+        return parse(bare) or None
     except MalformedJSON:
         pass
     try:  # A tool may be less strict, and then nobody knows which of two equal names it takes: both are shown.
-        return json.loads(text, object_pairs_hook=_each_of) or None
+        value = json.loads(bare, object_pairs_hook=_each_of, parse_int=_number)
     except (ValueError, RecursionError):
         return None
+    return value if value and _is_shallow(value) else None
+
+
+def _number(digits: str) -> int | str:
+    """A number too long to be read is shown as it is."""
+    return int(digits) if len(digits) < 400 else digits
+
+
+def _is_shallow(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        items = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
+        level = [inner for each in items for inner in each]
+    return not level
 
 
 def _each_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object with every member that was written, equal names numbered."""
     found: dict[str, Any] = {}
     for name, value in pairs:
-        found[name if name not in found else f"{name} ({len(found) + 1})"] = value
+        number = 2
+        unused = name
+        while unused in found:
+            unused, number = f"{name} ({number})", number + 1
+        found[unused] = value
     return found
 
 
+def _as_texts(packed: str) -> list[str]:
+    """What base64 holds, if that is readable. In a path or after a prefix, what stands between the separators is."""
+    if said := _as_text(packed):
+        return [said]
+    parts = re.split("[/_-]", packed)
+    return [said for part in parts if len(part) >= _LEAST_BASE64 and (said := _as_text(part))] if len(parts) > 1 else []
+
+
 def _as_text(packed: str) -> str:
-    """What base64 holds, in either alphabet and with its padding or without, if that is readable text."""
+    """The text in base64 of either alphabet, with its padding or without. Empty if that is not readable.
+
+    UTF-8, UTF-16 as in PowerShell's commands, or nearly all of it printable: one stray byte must not hide the rest.
+    """
     bare = packed.rstrip("=").translate(_URL_SAFE)
     try:
-        said = base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
+        raw = base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
+    except binascii.Error:
         return ""
-    return said if said.strip() and all(char.isprintable() or char in "\n\r\t" for char in said) else ""
+    is_utf_16 = len(raw) % 2 == 0 and raw[1::2].count(0) >= _READABLE * len(raw) / 2 and 0 not in raw[::2]
+    said = raw.decode("utf-16-le" if is_utf_16 else "utf-8", errors="replace")
+    if not said.strip():
+        return ""
+    whole = "\ufffd" not in said and all(char.isprintable() or char in "\n\r\t" for char in said)
+    plain = sum(32 <= byte < 127 or byte in b"\n\r\t" for byte in raw)
+    return said if whole or plain >= _READABLE * len(raw) else ""

@@ -36,10 +36,11 @@ class Notes:
 
 def of(arguments: Mapping[str, Any], hidden: Collection[str], labels: Mapping[str, str]) -> Notes:
     """What is disguised in a call's arguments. Nothing within the fields in `hidden` is named."""
-    found = disguises(arguments)
-    items = [_seen(each, hidden, labels) for each in found if not set(each.path) & set(hidden)]
-    places = dict.fromkeys(_label(each.path[0], labels) for each in found if not set(each.path) & set(hidden))
-    return Notes(items, list(places), may_be_more=len(found) == MOST)
+    # Where equal names were numbered, so are those of secrets.
+    hidden = {*hidden, *(f"{name} ({number})" for name in hidden for number in range(2, MOST))}
+    found = disguises(arguments, hidden)
+    places = dict.fromkeys(_label(each.path[0], labels) for each in found)
+    return Notes([_seen(each, hidden, labels) for each in found], list(places), may_be_more=len(found) >= MOST)
 
 
 def _seen(found: Disguise, hidden: Collection[str], labels: Mapping[str, str]) -> Seen:

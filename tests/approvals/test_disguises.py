@@ -36,6 +36,10 @@ class TestLetters:
             ("refund to Αna", "Αna", "Α is Greek (U+0391)"),
             ("to сосо today", "сосо", "с is Cyrillic (U+0441)"),
             ("gօօgle", "gօօgle", "օ is Armenian (U+0585)"),
+            ("pαypal", "pαypal", "α is Greek (U+03B1)"),
+            ("paypaӀ", "paypaӀ", "Ӏ is Cyrillic (U+04C0)"),
+            ("А7 is the gate", "А7", "А is Cyrillic (U+0410)"),
+            ("ⓟⓐⓨ", "ⓟⓐⓨ", "ⓟ is a symbol (U+24DF)"),
             ("𝐩𝐚𝐲 now", "𝐩𝐚𝐲", "𝐩 is a symbol (U+1D429)"),
             ("a\N{KELVIN SIGN}b", "a\N{KELVIN SIGN}b", "\N{KELVIN SIGN} is a symbol (U+212A)"),
         ],
@@ -46,7 +50,8 @@ class TestLetters:
 
     @pytest.mark.parametrize(
         "text",
-        ["Привет, Ана: заказ 58213", "Заказ ORD-58213 для Paypal", "Ελλάδα 2026", "TNFα, 5 µm, 4 kΩ", "日本語 ABC",
+        ["ООО 5", "МОСКВА 101000", "у 3 сер.", "ΑΤΜ 24", "ν = 5 Hz", "SMSка", "IFNα2b", "Vitamin А",
+         "Привет, Ана: заказ 58213", "Заказ ORD-58213 для Paypal", "Ελλάδα 2026", "TNFα, 5 µm, 4 kΩ", "日本語 ABC",
          "ＡＢＣ", "naïve café Zürich", "Рома", "m², 3ª, №5 ™", "مرحبا 5", ""],
     )  # fmt: skip
     def test_other_languages_and_units_are_no_disguise(self, text: str) -> None:
@@ -57,6 +62,26 @@ class TestHidden:
     @pytest.mark.parametrize("char", ["\u202e", "\u200b", "\u00ad", "\u2066", "\ufeff", "\x08", "\U000e0041"])
     def test_characters_that_are_not_drawn_are_shown(self, char: str) -> None:
         assert found(f"DE89{char}3704") == [("hidden", f"DE89⟨U+{ord(char):04X}⟩3704")]
+
+    @pytest.mark.parametrize("text", ["paypal\ufe0e", "а\u200dна", "é\u200da", "ana\u180b"])
+    def test_so_are_selectors_and_joiners_after_letters_that_have_one_form(self, text: str) -> None:
+        assert [kind for kind, _ in found(text)] == ["hidden"]
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "1\ufe0f\u20e3 ❤\ufe0f",
+            "葛\U000e0100",
+            "می\u200cخواهم",
+            "क्\u200dष",
+            "🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",
+        ],
+    )
+    def test_where_they_choose_a_form_they_hide_nothing(self, text: str) -> None:
+        assert found(text) == []
+
+    def test_a_flag_is_no_place_to_hide_a_text(self) -> None:
+        assert found("🏴" + "".join(chr(0xE0000 + ord(char)) for char in "pay eve")) != []
 
     def test_so_are_those_in_a_name(self) -> None:
         assert [each.kind for each in disguises({"mem\u200bo": "x"})] == ["hidden"]
@@ -80,22 +105,52 @@ class TestPacked:
         [one] = disguises({"payload": '{"to": "ana", "to": "eve"}'})
         assert one.value == {"to": "ana", "to (2)": "eve"}
 
+    def test_none_of_them_is_lost(self) -> None:
+        [one] = disguises({"payload": '{"to": "eve", "to (2)": "x", "to": "ana"}'})
+        assert one.value == {"to": "eve", "to (2)": "x", "to (3)": "ana"}
+
+    def test_a_number_without_end_does_not_keep_it_from_being_read(self) -> None:
+        [one] = disguises({"payload": f'\ufeff{{"to": "eve", "n": {"1" * 5000}}}'})[1:]
+        assert one.value["to"] == "eve"
+
+    @pytest.mark.parametrize("depth", [100, 1200, 20_000])
+    def test_what_is_nested_too_deeply_to_be_shown_is_a_text(self, depth: int) -> None:
+        assert found("[" * depth + "1" + "]" * depth) == []
+
     def test_escapes_in_a_quoted_text_are_read(self) -> None:
         assert disguises({"memo": r'"\u0065\u0076\u0065"'})[0].value == "eve"
         assert found('"urgent"') == []
 
-    @pytest.mark.parametrize("dress", [packed, lambda t: packed(t).rstrip("="), lambda t: f"echo {packed(t)} | sh"])
+    @pytest.mark.parametrize(
+        "dress",
+        [
+            packed,
+            lambda t: packed(t).rstrip("="),
+            lambda t: f"echo {packed(t)} | sh",
+            lambda t: f"https://x.example/run/{packed(t)}",
+            lambda t: f"cfg_{packed(t)}",
+            lambda t: base64.b64encode(t.encode("utf-16-le")).decode(),
+        ],
+    )
     def test_base64_is_read(self, dress: Any) -> None:
-        assert found(dress(ORDER)) == [("base64", ORDER)]
+        [(kind, said)] = found(dress(ORDER))
+        assert kind == "base64"
+        assert said.endswith(ORDER)
+
+    @pytest.mark.parametrize("stray", [b"\xff", b"\x00", b"\x1b", "\u00a0".encode(), "\u200b".encode()])
+    def test_a_stray_byte_hides_nothing(self, stray: bytes) -> None:
+        text = base64.b64encode(ORDER.encode() + stray).decode()
+        [(_, said)] = [each for each in found(text) if each[0] == "base64"]
+        assert said.startswith(ORDER)
 
     def test_what_is_in_base64_is_looked_at_as_well(self) -> None:
-        assert [kind for kind, _ in found(packed(json.dumps({"to": "pаypal"})))] == ["base64", "json", "alike"]
+        assert [kind for kind, _ in found(packed(json.dumps({"to": "pаypal"})))] == ["alike", "base64"]
 
     @pytest.mark.parametrize(
         "text",
         ["DE89370400440532013000", "4242424242424242", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822c",
          "internationalization", "0196c2f4-7a7e-7c3f-9f2e-0a6b1d2c3e4f", "https://shop.example/orders/58213/refunds",
-         "{not json}", "[draft] Hello", "{}", "[]"],
+         "{not json}", "[draft] Hello", "{}", "[]", "[1, 2]", '"C:\\\\temp"'],
     )  # fmt: skip
     def test_ids_and_plain_texts_are_not_packed(self, text: str) -> None:
         assert found(text) == []
@@ -105,6 +160,13 @@ class TestPacked:
         for _ in range(MOST_PACKED + 3):
             text = json.dumps([text])
         assert len(found(text)) == MOST_PACKED
+
+
+def test_no_number_of_harmless_texts_keeps_another_off_the_list() -> None:
+    flood = {"a": ['{"n": 1}'] * 100, "to": "pаypal"}
+    assert disguises(flood)[0].path == ("to",)
+    assert deceiving(flood) == ["to"]
+    assert [each.path for each in disguises({"key": ["x\u200b\u200b"] * 100, "to": "pаypal"}, {"key"})] == [("to",)]
 
 
 def test_only_so_many_are_named() -> None:

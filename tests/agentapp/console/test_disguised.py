@@ -72,6 +72,22 @@ def test_a_secret_within_what_is_unpacked_is_masked(page: Client, waiting: Waiti
     assert "s3cret-word" not in said
 
 
+def test_a_secret_written_twice_is_masked_twice(page: Client, waiting: Waiting) -> None:
+    approval = waiting(
+        arguments={**REFUND, "note": '{"pin": "one-secret", "pin": "two-secret", "to": "x"}'}, secret_fields=["pin"]
+    )
+    html = page.get(f"/approvals/{approval.pk}/").content.decode()
+    said = html.partition("The tool gets more than the eye sees")[2].partition("</ul></div></div>")[0]
+    assert "pin (2)" in said
+    assert "one-secret" not in said
+    assert "two-secret" not in said
+
+
+def test_what_is_nested_without_end_breaks_no_page(page: Client, waiting: Waiting) -> None:
+    approval = asked(waiting, note="[" * 950 + "1" + "]" * 950)
+    assert page.get(f"/approvals/{approval.pk}/").status_code == 200
+
+
 def test_what_it_says_is_no_markup(page: Client, waiting: Waiting) -> None:
     script = "<script>alert(1)</script>"
     for text in (json.dumps({script: script}), base64.b64encode(script.encode()).decode()):

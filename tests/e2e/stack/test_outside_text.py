@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 from agentapp.models import Agent
 from approvals.models import Approval, Decision
 from tests.conftest import call, calls, says
-from tests.e2e.conftest import live
+from tests.e2e.conftest import live, rested
 from tests.e2e.stack.conftest import MODEL, Desk, Stack, finished
 from tests.hostile import HIDDEN, MESSAGES, Elements, megabyte
 from tests.processes import until
@@ -70,6 +70,15 @@ class Stream:
         return self.heard.decode().splitlines()
 
 
+def approve(page: Page, approval: Approval) -> None:
+    """What hides something is of high risk, which takes a second press."""
+    page.keyboard.press("a")
+    if approval.risk != "high":
+        return
+    expect(page.get_by_role("button", name=re.compile("^Confirm"))).to_be_focused()
+    rested(page).keyboard.press("Enter")
+
+
 def hostile_run(desk: Desk, names: tuple[str, ...]) -> Approval:
     """A run with these messages wherever outsiders, or a model they have turned, can write."""
     text = "\n".join(MESSAGES[name] for name in names)
@@ -113,7 +122,7 @@ def test_no_message_acts_or_hides_anything_on_its_way_to_people(
         danas.goto(f"/approvals/{approval.pk}/")
         inbox.look(f"{names}, request")
         sams.goto(f"/runs/{approval.run_id}/chat/")
-        live(danas).keyboard.press("a")
+        approve(live(danas), approval)
         # What the stream has added.
         expect(sams.locator("[data-said=agent]").last).to_be_visible()
         trace.look(f"{names}, conversation")
@@ -176,7 +185,7 @@ def test_a_megabyte_of_it_makes_no_large_page_and_no_large_message(
     inbox.look("queue")
     live(danas.goto(f"/approvals/{approval.pk}/") and danas)
     inbox.look("request")
-    danas.keyboard.press("a")
+    approve(danas, approval)
     finished(approval.run_id)
     for place in ("", "chat/", "?view=conversation", "?view=events", "?step=1&call=0", "?step=2&call=0"):
         sams.goto(f"/runs/{approval.run_id}/{place}")
