@@ -263,6 +263,6 @@ def read_ledger(folder: Path, embedded: bool) -> Ledger:
         makes_key=embedded and key_file == folder / "ledger.key",
         anchor_file=env("LEDGER_ANCHOR_FILE", folder / "checkpoints.jsonl", Path, "a file"),
         anchor_url=env("LEDGER_ANCHOR_URL", "", read_web_address, "an address"),
-        checkpoint_seconds=env_count_from_one("LEDGER_CHECKPOINT_SECONDS", 300),
+        checkpoint_seconds=max(60, env_count_from_one("LEDGER_CHECKPOINT_SECONDS", 300)),
         trusted_keys=env("LEDGER_TRUSTED_KEYS", (), read_fingerprints, "fingerprints, with commas in between"),
     )

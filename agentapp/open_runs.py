@@ -21,9 +21,10 @@ def limit(user: User) -> None:
     key = f"open-runs:{user.pk}"
     try:
         under_way = cache.incr(key)
-    except ValueError:  # not known
-        under_way = most + 1
-    if under_way > most:
+    except ValueError:
+        under_way = 0
+    # At most 1: not known, or forgotten just as it was added to. Beyond the limit a run may have ended just now.
+    if not 1 < under_way <= most:
         under_way = _count(user, most) + 1
         cache.set(key, under_way, KEPT_SECONDS)
     if under_way > most:
@@ -34,6 +35,6 @@ def limit(user: User) -> None:
 
 
 def _count(user: User, most: int) -> int:
-    """Up to `most`. Mocked runs wait for nobody, and an eval starts many."""
-    under_way = Run.objects.filter(starter=user, state__in=_OPEN, mocks__isnull=True)
+    """Up to `most`. Runs that agents ask for are bounded by their family's size; mocked ones wait for nobody."""
+    under_way = Run.objects.filter(starter=user, state__in=_OPEN, parent__isnull=True, mocks__isnull=True)
     return under_way.order_by()[:most].count()

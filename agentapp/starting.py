@@ -90,8 +90,6 @@ def start_run_once(new: NewRun, user: User, token: ApiToken | None = None) -> St
             return earlier
     agent = _agent(new)
     _check_new_run(new, agent)
-    if new.mocks is None:
-        open_runs.limit(user)
     # Normalised, because erasing a customer, or adding up what is done for one, looks for the exact name.
     new = replace(new, customer=storable(new.customer).strip())
     try:
@@ -257,12 +255,17 @@ def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, d
     )
     via = f"token {token.name}" if token else ""
     if conversation is None:
+        if new.mocks is None:
+            open_runs.limit(user)
         started = Started(runs.create(start, via))
     else:
         turn = turns.lock(conversation, agent)
         # The same request may have come in twice: what the other started, or left for a person, is stored by now.
         if new.request_key and (earlier := _earlier(new, user, digest)) is not None:
             return earlier
+        # A message that a person answers starts nothing, and a run that replaces another is not one more.
+        if turn.begins_one_more:
+            open_runs.limit(user)
         try:
             taken = turns.take(start, turn, via, new.conversation_version)
         except conversations.Changed as changed:

@@ -31,6 +31,11 @@ class Turn:
     conversation: Conversation
     replaced: list[Run]
 
+    @property
+    def begins_one_more(self) -> bool:
+        """Whether the message begins a run besides those under way."""
+        return self.conversation.mode != Conversation.Mode.MANUAL and not self.replaced
+
 
 def lock(conversation: Conversation, agent: Agent) -> Turn:
     """Lock a conversation for a new message. The caller is inside `ledger.transaction()`. Raises Refused if the

@@ -120,7 +120,8 @@ def _alike(text: str, path: tuple[str, ...]) -> Iterator[Disguise]:
         strange = [char for char in dict.fromkeys(word) if char in _ALIKE or (char == "α" and _ALPHA.search(word))]
         shows = any(_alphabet(char) and char not in strange for char in word)
         beside = _LATIN.search(word) or any(map(str.isdigit, word)) or (pretends and len(word) > 1)
-        if dressed or (strange and beside and not shows):
+        is_dressed = len(dressed) > 1 or (dressed and _LATIN.search(word))  # 𝑥 alone is mathematics
+        if is_dressed or (strange and beside and not shows):
             yield Disguise(ALIKE, path, word, tuple(map(_named, [*strange, *dressed])))
 
 
@@ -188,15 +189,11 @@ def _is_shallow(value: Any) -> bool:
 
 
 def _each_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object with every member that was written, equal names numbered."""
-    found: dict[str, Any] = {}
+    """An object with every value that was written; those of equal names as a list."""
+    found: dict[str, list[Any]] = {}
     for name, value in pairs:
-        number = 2
-        unused = name
-        while unused in found:
-            unused, number = f"{name} ({number})", number + 1
-        found[unused] = value
-    return found
+        found.setdefault(name, []).append(value)
+    return {name: values if len(values) > 1 else values[0] for name, values in found.items()}
 
 
 def _as_texts(packed: str) -> list[str]:

@@ -123,7 +123,9 @@ def too_much(picked: Sequence[Approval]) -> str:
     if blind:
         verb, them = ("rests", "it on its own") if blind == 1 else ("rest", "them one by one")
         return f"{blind} {verb} on what could not be looked up: decide {them}."
-    disguised = sum(bool(disguises(load(row.final_arguments_text or row.arguments_text))) for row in picked)
+    disguised = sum(
+        bool(disguises(load(row.final_arguments_text or row.arguments_text), row.secret_fields)) for row in picked
+    )
     if disguised:
         verb, them = ("has", "it on its own") if disguised == 1 else ("have", "them one by one")
         return f"{disguised} {verb} a text that is not what it looks like: decide {them}."

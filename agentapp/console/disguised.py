@@ -6,9 +6,10 @@ from typing import Any
 
 from agentapp.console.fields import label_of
 from approvals.disguises import ALIKE, BASE64, HIDDEN, MOST, Disguise, disguises
-from approvals.masking import masked
+from approvals.masking import blotted, blotted_within, masked, secret_texts
 
-MAX_TEXT = 4096
+# Of a longer text the beginning and the end are shown: what an order is hidden behind may be long.
+MAX_TEXT, MAX_END = 3000, 1000
 MOST_LETTERS = 4
 
 
@@ -23,38 +24,46 @@ class Seen:
     """What the text unpacks to, if that is JSON. Otherwise `text` says it."""
     letters: tuple[str, ...] = ()
     left: int = 0
-    """How many characters more there are than `text` shows."""
+    """How many characters between `text` and `end` are left out."""
+    end: str = ""
 
 
 @dataclass(frozen=True)
 class Notes:
     items: list[Seen]
-    places: list[str]
+    places: str
     """The arguments that have one, each once."""
     may_be_more: bool
 
 
 def of(arguments: Mapping[str, Any], hidden: Collection[str], labels: Mapping[str, str]) -> Notes:
-    """What is disguised in a call's arguments. Nothing within the fields in `hidden` is named."""
-    # Where equal names were numbered, so are those of secrets.
-    hidden = {*hidden, *(f"{name} ({number})" for name in hidden for number in range(2, MOST))}
+    """What is disguised in a call's arguments. Nothing of the fields in `hidden` is named, wherever it is repeated."""
     found = disguises(arguments, hidden)
+    secrets = secret_texts(arguments, hidden).union(*(secret_texts(each.value, hidden) for each in found))
     places = dict.fromkeys(_label(each.path[0], labels) for each in found)
-    return Notes([_seen(each, hidden, labels) for each in found], list(places), may_be_more=len(found) >= MOST)
+    eye = sum(each.kind in (HIDDEN, ALIKE) for each in found)
+    return Notes(
+        [_seen(each, hidden, secrets, labels) for each in found],
+        ", ".join(places),
+        may_be_more=max(eye, len(found) - eye) >= MOST,
+    )
 
 
-def _seen(found: Disguise, hidden: Collection[str], labels: Mapping[str, str]) -> Seen:
+def _seen(found: Disguise, hidden: Collection[str], secrets: Collection[str], labels: Mapping[str, str]) -> Seen:
     top, *below = found.path
     where = ", ".join([_label(top, labels), *below])
     if found.kind == ALIKE:
         letters = found.letters[:MOST_LETTERS]
-        return Seen(where, "has letters that look like others", text=found.text, letters=letters)
+        text = blotted(found.text, secrets)
+        return Seen(where, "has letters that look like others", text=text, letters=letters)
     how = "has characters that are not drawn" if found.kind == HIDDEN else "is JSON, written as a text"
     how = "holds base64" if found.kind == BASE64 else how
     if found.value is not None:
-        return Seen(where, how, value=masked(found.value, hidden))
-    text = masked(found.text, hidden)
-    return Seen(where, how, text=text[:MAX_TEXT], left=max(0, len(text) - MAX_TEXT))
+        return Seen(where, how, value=blotted_within(masked(found.value, hidden), secrets))
+    text = blotted(masked(found.text, hidden), secrets)
+    if len(text) <= MAX_TEXT + MAX_END:
+        return Seen(where, how, text=text)
+    return Seen(where, how, text=text[:MAX_TEXT], left=len(text) - MAX_TEXT - MAX_END, end=text[-MAX_END:])
 
 
 def _label(name: str, labels: Mapping[str, str]) -> str:

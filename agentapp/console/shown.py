@@ -78,10 +78,12 @@ def show(approval: Approval, posted: QueryDict | None, arguments: dict[str, Any]
 
 
 def _all_arguments(approval: Approval, form: SchemaForm) -> dict[str, Any]:
-    """Those of the call; for a plan, those of each of its calls, by its number."""
+    """Those of the call; for a plan, its purpose and those of each of its calls, by its number."""
     if not approval.is_plan:
         return form.arguments
-    return {f"Call {n}": call.arguments for n, call in enumerate(planned.calls_in(approval.plan_text), start=1)}
+    calls = enumerate(planned.calls_in(approval.plan_text), start=1)
+    beside = {name: value for name, value in form.arguments.items() if isinstance(value, str)}
+    return {**beside, **{f"Call {number}": call.arguments for number, call in calls}}
 
 
 def confirm_label(shown: Shown, number: int = 1, wanted: int = 1) -> str:

@@ -27,7 +27,7 @@ def waits(row: Approval) -> bool:
 # What a row says before one opens the request, by the fact that raised its risk.
 _MARKS = {
     "outside": ("globe", "Holds values from outside"),
-    "disguised": ("eye", "Holds a text that is not what it looks like"),
+    "disguised": ("eye", "Holds hidden characters or look-alike letters"),
 }
 
 

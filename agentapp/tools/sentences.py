@@ -16,6 +16,7 @@ CURRENCY = {"USD": "$", "EUR": "€", "GBP": "£"}
 MISSING = "(not given)"
 MAX_TITLE_CHARS = 300
 MAX_VALUE_CHARS = 160
+_MAX_SHORTENED = MAX_VALUE_CHARS + 30  # with how many characters it has
 MAX_TYPED_CHARS = 60
 
 
@@ -114,8 +115,12 @@ def leaves_out(tool: Described, arguments: dict[str, Any]) -> bool:
 
 def _fits(tool: Described, arguments: dict[str, Any]) -> bool:
     """Whether the title fits, however long what it takes from the snapshot is."""
-    of_snapshot = sum(name.startswith("snapshot.") for name in names(tool.title_template))
-    return len(_text(tool, tool.title_template, arguments, {})) + of_snapshot * MAX_VALUE_CHARS <= MAX_TITLE_CHARS
+    parts = [(name, form) for _, name, form, _ in string.Formatter().parse(tool.title_template) if name is not None]
+    of_snapshot = [form for name, form in parts if name.startswith("snapshot.")]
+    if "words" in of_snapshot:  # never shortened
+        return False
+    longest = len(_text(tool, tool.title_template, arguments, {})) + len(of_snapshot) * _MAX_SHORTENED
+    return longest <= MAX_TITLE_CHARS
 
 
 def _is_told(path: str, value: Any, named: set[str]) -> bool:

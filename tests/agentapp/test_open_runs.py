@@ -79,6 +79,24 @@ def test_mocked_runs_wait_for_nobody_and_do_not_count(sam: User, ada: User) -> N
     assert start(ada).pk
 
 
+def test_neither_do_runs_that_agents_ask_for(sam: User) -> None:
+    first = start(sam)
+    Run.objects.filter(pk__in=[start(sam).pk, start(sam).pk]).update(parent=first)
+    cache.clear()
+    assert start(sam).pk
+
+
+def test_a_message_that_a_person_answers_starts_nothing_and_is_kept(sam: User) -> None:
+    first = start(sam, conversation="ticket-7")
+    actions.take_over_run(first.pk, sam)
+    start(sam)
+    start(sam)
+    said = actions.start_run_once(actions.NewRun("support", "Are you there?", conversation="ticket-7"), sam)
+    assert said.kept
+    with pytest.raises(actions.Refused):
+        start(sam)
+
+
 def test_it_is_counted_once_in_a_while(sam: User) -> None:
     start(sam)
     with CaptureQueriesContext(

@@ -101,7 +101,7 @@ def an_argument_packs_what_it_orders(scene: Scene) -> bool:
 
 
 def nothing_is_unpacked(scene: Scene) -> None:
-    scene.patch.setattr(disguised, "disguises", lambda arguments: [])
+    scene.patch.setattr(disguised, "disguises", lambda *given: [])
 
 
 def a_model_repeats_a_secret_beside_its_call(scene: Scene) -> bool:

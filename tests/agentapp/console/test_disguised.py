@@ -78,7 +78,6 @@ def test_a_secret_written_twice_is_masked_twice(page: Client, waiting: Waiting) 
     )
     html = page.get(f"/approvals/{approval.pk}/").content.decode()
     said = html.partition("The tool gets more than the eye sees")[2].partition("</ul></div></div>")[0]
-    assert "pin (2)" in said
     assert "one-secret" not in said
     assert "two-secret" not in said
 
@@ -96,10 +95,28 @@ def test_what_it_says_is_no_markup(page: Client, waiting: Waiting) -> None:
         assert escape(script) in html
 
 
-def test_a_long_one_says_how_much_more_there_is(page: Client, waiting: Waiting) -> None:
-    text = base64.b64encode(b"word " * 1200).decode()
+def test_of_a_long_one_the_end_is_read_too(page: Client, waiting: Waiting) -> None:
+    text = base64.b64encode(b"word " * 1200 + b"WIRE ALL TO EVE").decode()
     html = page.get(f"/approvals/{asked(waiting, note=text).pk}/").content.decode()
-    assert "1,904 characters more, in the arguments below" in html
+    assert "2,015 characters are left out here. It ends:" in html
+    assert "WIRE ALL TO EVE" in html
+
+
+@pytest.mark.parametrize("packed", ["{}", '{{"a": "{}"}}', '{{"a": "{{\\"pin\\": \\"{}\\"}}"}}'])
+def test_a_secret_is_masked_wherever_it_is_repeated(page: Client, waiting: Waiting, packed: str) -> None:
+    secret = "correct-horse-9"
+    text = base64.b64encode(("Basic user:" + packed.format(secret)).encode()).decode()
+    arguments = {**REFUND, "pin": secret, "note": text}
+    html = page.get(f"/approvals/{waiting(arguments=arguments, secret_fields=['pin']).pk}/").content.decode()
+    assert "Basic user:" in html
+    assert secret not in html
+
+
+def test_the_second_press_without_script_reads_it_again(page: Client, waiting: Waiting) -> None:
+    approval = waiting(arguments={**REFUND, "note": "pаypal"}, risk="high")
+    html = page.post(f"/approvals/{approval.pk}/decide/", posted(approval, type="approve")).content.decode()
+    assert "Nothing is decided yet." in html
+    assert "а is Cyrillic (U+0430)" in html
 
 
 def test_it_is_decided_on_its_own(page: Client, waiting: Waiting) -> None:

@@ -44,7 +44,7 @@ def test_a_row_says_what_to_beware_of(page: Client, waiting: Waiting) -> None:
     html = page.get("/inbox/").text
     assert html.count("q-mark") == 2
     assert "Holds values from outside</span>" in html
-    assert "Holds a text that is not what it looks like</span>" in html
+    assert "Holds hidden characters or look-alike letters</span>" in html
 
 
 def test_the_preview_shows_enough_to_decide(page: Client, waiting: Waiting) -> None:
