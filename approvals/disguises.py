@@ -2,34 +2,25 @@
 """Texts in a call's arguments that are not what they look like, and what they say. Pure; no HTML.
 
 What is approved is what the tool gets, and a text can say something else to a tool than to an eye: with characters that
-are not drawn, with letters of another alphabet, or as JSON or base64 that only the tool unpacks.
+are not drawn, with letters of another alphabet, or packed so that only the tool reads it.
 """
 
-import base64
-import binascii
-import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from approvals.digest import MAX_DEPTH, MalformedJSON, parse
+from approvals.digest import MAX_DEPTH
+from approvals.packed import CODES, JSON, as_json, is_plain, runs, without_codes
 from approvals.visible import visible
 
 HIDDEN: Final = "hidden"
 ALIKE: Final = "alike"
-JSON: Final = "json"
-BASE64: Final = "base64"
 
 MOST: Final = 20
 """So many of what deceives the eye, and as many of what is packed, are named. The rest is still in the arguments."""
 MOST_PACKED = 5
 """How often what was unpacked is unpacked again."""
-# A shorter run of these characters is a word, or an id that unpacks to something by chance.
-_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
-_LEAST_BASE64 = 16
-_URL_SAFE = str.maketrans("-_", "+/")
-_READABLE = 0.9
 _WORD = re.compile(r"(?:[^\W_]|[Ⓐ-ⓩ🄰-🅩])+")
 _LATIN = re.compile(r"[A-Za-z]")
 _ALPHABETS = ((0x0370, 0x0400, "Greek"), (0x0400, 0x0530, "Cyrillic"), (0x0530, 0x0590, "Armenian"))
@@ -138,86 +129,21 @@ def _named(char: str) -> str:
 
 
 def _unpacked(text: str, path: tuple[str, ...], packed: int) -> Iterator[Disguise]:
-    """JSON written as text, and base64 that holds text; then what is in them."""
-    inner = _as_json(text)
+    """JSON written as text, codes for plain letters, and base64 or hex that holds text; then what is in them."""
+    inner = as_json(text)
     if inner is not None:
-        if not _is_plain(inner, text):
+        if not is_plain(inner, text):
             yield Disguise(JSON, path, text, value=inner)
         yield from _of(inner, path, packed + 1)
         return
-    for found in _BASE64.findall(text):
-        for said in _as_texts(found):
-            value = _as_json(said)
-            yield Disguise(BASE64, path, said, value=value)
-            yield from _of(said if value is None else value, path, packed + 1)
+    if (plain := without_codes(text)) != text:
+        yield from _said(CODES, plain, path, packed)
+        return
+    for kind, said in runs(text):
+        yield from _said(kind, said, path, packed)
 
 
-def _is_plain(inner: Any, text: str) -> bool:
-    """Whether JSON says no more than it shows: a text in quotation marks without codes, or numbers in brackets."""
-    if isinstance(inner, str):
-        return "\\u" not in text
-    return isinstance(inner, list) and all(isinstance(each, int | float) for each in inner)
-
-
-def _as_json(text: str) -> Any:
-    """The object, list or text that a text writes as JSON; None if it is none, empty, or nested too deeply."""
-    bare = text.strip("\ufeff").strip()
-    if bare[:1] not in ("{", "[", '"') or bare[-1:] not in ("}", "]", '"'):
-        return None
-    try:
-        return parse(bare) or None
-    except MalformedJSON:
-        pass
-    try:  # A tool may be less strict, and then nobody knows which of two equal names it takes: both are shown.
-        value = json.loads(bare, object_pairs_hook=_each_of, parse_int=_number)
-    except (ValueError, RecursionError):
-        return None
-    return value if value and _is_shallow(value) else None
-
-
-def _number(digits: str) -> int | str:
-    """A number too long to be read is shown as it is."""
-    return int(digits) if len(digits) < 400 else digits
-
-
-def _is_shallow(value: Any) -> bool:
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        items = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
-        level = [inner for each in items for inner in each]
-    return not level
-
-
-def _each_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object with every value that was written; those of equal names as a list."""
-    found: dict[str, list[Any]] = {}
-    for name, value in pairs:
-        found.setdefault(name, []).append(value)
-    return {name: values if len(values) > 1 else values[0] for name, values in found.items()}
-
-
-def _as_texts(packed: str) -> list[str]:
-    """What base64 holds, if that is readable. In a path or after a prefix, what stands between the separators is."""
-    if said := _as_text(packed):
-        return [said]
-    parts = re.split("[/_-]", packed)
-    return [said for part in parts if len(part) >= _LEAST_BASE64 and (said := _as_text(part))] if len(parts) > 1 else []
-
-
-def _as_text(packed: str) -> str:
-    """The text in base64 of either alphabet, with its padding or without. Empty if that is not readable.
-
-    UTF-8, UTF-16 as in PowerShell's commands, or nearly all of it printable: one stray byte must not hide the rest.
-    """
-    bare = packed.rstrip("=").translate(_URL_SAFE)
-    try:
-        raw = base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
-    except binascii.Error:
-        return ""
-    is_utf_16 = len(raw) % 2 == 0 and raw[1::2].count(0) >= _READABLE * len(raw) / 2 and 0 not in raw[::2]
-    said = raw.decode("utf-16-le" if is_utf_16 else "utf-8", errors="replace")
-    if not said.strip():
-        return ""
-    whole = "\ufffd" not in said and all(char.isprintable() or char in "\n\r\t" for char in said)
-    plain = sum(32 <= byte < 127 or byte in b"\n\r\t" for byte in raw)
-    return said if whole or plain >= _READABLE * len(raw) else ""
+def _said(kind: str, said: str, path: tuple[str, ...], packed: int) -> Iterator[Disguise]:
+    value = as_json(said)
+    yield Disguise(kind, path, said, value=value)
+    yield from _of(said if value is None else value, path, packed + 1)

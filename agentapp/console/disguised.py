@@ -5,12 +5,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentapp.console.fields import label_of
-from approvals.disguises import ALIKE, BASE64, HIDDEN, MOST, Disguise, disguises
+from approvals.disguises import ALIKE, HIDDEN, MOST, Disguise, disguises
 from approvals.masking import blotted, blotted_within, masked, secret_texts
+from approvals.packed import BASE64, CODES, HEX, JSON
 
 # Of a longer text the beginning and the end are shown: what an order is hidden behind may be long.
 MAX_TEXT, MAX_END = 3000, 1000
 MOST_LETTERS = 4
+_HOW = {
+    ALIKE: "has letters that look like others",
+    HIDDEN: "has characters that are not drawn",
+    JSON: "is JSON, written as a text",
+    BASE64: "holds base64",
+    HEX: "holds hex codes",
+    CODES: "has codes in place of letters",
+}
 
 
 @dataclass(frozen=True)
@@ -52,12 +61,11 @@ def of(arguments: Mapping[str, Any], hidden: Collection[str], labels: Mapping[st
 def _seen(found: Disguise, hidden: Collection[str], secrets: Collection[str], labels: Mapping[str, str]) -> Seen:
     top, *below = found.path
     where = ", ".join([_label(top, labels), *below])
+    how = _HOW[found.kind]
     if found.kind == ALIKE:
         letters = found.letters[:MOST_LETTERS]
         text = blotted(found.text, secrets)
-        return Seen(where, "has letters that look like others", text=text, letters=letters)
-    how = "has characters that are not drawn" if found.kind == HIDDEN else "is JSON, written as a text"
-    how = "holds base64" if found.kind == BASE64 else how
+        return Seen(where, how, text=text, letters=letters)
     if found.value is not None:
         return Seen(where, how, value=blotted_within(masked(found.value, hidden), secrets))
     text = blotted(masked(found.text, hidden), secrets)

