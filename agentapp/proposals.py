@@ -26,6 +26,7 @@ from agentapp import (
     provenance,
     repeating,
     runs,
+    starters,
     weighing,
 )
 from agentapp.call_checks import CallRefused, fits, refusal, well_formed, written_out
@@ -330,6 +331,8 @@ def _disclosed(situation: Situation, name: str) -> Tool:
     stopped = situation.configuration.switch_of_tool(name)
     if known is not None and (stopped or not known.is_in_use):
         raise CallRefused(Reason.TOOL_DISABLED, f"{name} is switched off. Tools you can use: {listed}.")
+    if name in situation.configuration.barred:
+        raise CallRefused(Reason.PERMISSION_DENIED, f"{starters.NOT_FOR.format(name)} Tools you can use: {listed}.")
     raise CallRefused(Reason.TOOL_NOT_DISCLOSED, f"There is no such tool here. Tools you can use: {listed}.")
 
 

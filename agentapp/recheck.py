@@ -6,7 +6,18 @@ from functools import partial
 from django.contrib.auth.models import User
 from django.db.models import IntegerField, TextField, UUIDField
 
-from agentapp import breakers, budgets, business_keys, families, locked, other_code, provenance, runs, weighing
+from agentapp import (
+    breakers,
+    budgets,
+    business_keys,
+    families,
+    locked,
+    other_code,
+    provenance,
+    runs,
+    starters,
+    weighing,
+)
 from agentapp.budgets import Breach
 from agentapp.business_keys import Key
 from agentapp.call_checks import refusal
@@ -45,6 +56,8 @@ _SAME_ACTS = Prepared(
 def no_longer_possible(state: RunState, execution: ToolExecution, text: str, tool_version: str) -> ToolResult | None:
     """Why a call that was proposed earlier cannot run under the present configuration."""
     tool = state.disclosed.get(execution.name)
+    if tool is None and execution.name in state.configuration.barred:
+        return refusal(Reason.PERMISSION_DENIED, starters.NOT_FOR.format(execution.name))
     if tool is None:
         return refusal(Reason.TOOL_DISABLED, f"{execution.name} is no longer available.")
     if tool_version and tool.version != tool_version:

@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.db.models import CharField
 
-from agentapp import auth, conversations, open_runs, runs, tasks, turns
+from agentapp import auth, conversations, open_runs, runs, starters, tasks, turns
 from agentapp.branching import Branch
 from agentapp.considered import GUIDED
 from agentapp.mocks import MocksError, check_mocks
@@ -28,7 +28,13 @@ from approvals.prepared import Given, Prepared
 MAX_INPUT_CHARS = 100_000
 ERASED_SINCE = "The input of this run has been erased."
 
-_NAMED = Prepared(lambda: Agent.objects.filter(name=Given("name", CharField()), enabled=True).order_by())
+_NAMED = Prepared(
+    lambda: (
+        Agent.objects.filter(name=Given("name", CharField()), enabled=True)
+        .order_by()
+        .annotate(keeps_tools=starters.keeps_tools())
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -90,6 +96,7 @@ def start_run_once(new: NewRun, user: User, token: ApiToken | None = None) -> St
             return earlier
     agent = _agent(new)
     _check_new_run(new, agent)
+    _check_starter(new, agent, user)
     # Normalised, because erasing a customer, or adding up what is done for one, looks for the exact name.
     new = replace(new, customer=storable(new.customer).strip())
     try:
@@ -208,6 +215,14 @@ def _check_new_run(new: NewRun, agent: Agent) -> None:
             check_script(new.script, is_guided=agent.driver == GUIDED)
         except ScriptError as error:
             raise Refused("invalid", str(error), error.field) from error
+
+
+def _check_starter(new: NewRun, agent: Agent, user: User) -> None:
+    """Refuse before a model is asked. What changes later is checked before each call."""
+    kept = starters.barred_from(agent, new.route, user) if new.mocks is None else []
+    if kept:
+        why = f"{agent.name} has tools that only other people's runs may call: {', '.join(kept)}."
+        raise Refused("forbidden", why, "agent")
 
 
 def _check_mocks(new: NewRun) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import Q, UUIDField
 
-from agentapp import agent_tools, configuration_cache, switches
+from agentapp import agent_tools, configuration_cache, starters, switches
 from agentapp.breakers import Thing, of_tool
 from agentapp.considered import GUIDED
 from agentapp.messages import ToolSpec
@@ -50,14 +50,23 @@ class Configuration:
     """Drafts of rules that watch and decide nothing."""
     agent: str = ""
     """The agent whose grants count. Empty: no grants count."""
+    starter: int | None = None
+    """The person whose run it is."""
 
     @cached_property
     def grants(self) -> tuple[Grant, ...]:
         """The agent's grants in force. Read only for the first call that would ask and that a grant may allow."""
         return tuple(grants.in_force(self.agent)) if self.agent else ()
 
+    @cached_property
+    def barred(self) -> frozenset[str]:
+        """The tools that only other people's runs may call. Read once, if one of them is kept to some people's."""
+        return starters.barred(self.starter, self.tools.values())
+
     def disclosed(self, run: Run) -> dict[str, Tool]:
-        """The run's tools that may be used now: those of its agent and route that are enabled and still exist."""
+        """The run's tools that may be used now: those of its agent and route that are enabled, still exist, and are
+        not kept to other people's runs. A mocked run reaches no tool, so nothing is kept from it.
+        """
         names = {*run.agent_snapshot["tools"], *self.subagents}
         if run.route:
             names &= set(run.agent_snapshot["routes"].get(run.route, []))
@@ -68,6 +77,7 @@ class Configuration:
             and tool.is_in_use
             and agent_tools.asks_agent(tool) == (name in self.subagents)
             and not self.switch_of_tool(name)
+            and (run.is_mocked or name not in self.barred)
         }
 
     def switch_of(self, run: Run) -> KillSwitch | None:
@@ -122,11 +132,13 @@ def read_configuration(run: Run, height: int, hash: str = "") -> Configuration:
         breakers=configuration_cache.at(hash, "breakers", _breakers),
         switches=switches_on,
         agent=run.agent_snapshot["name"],
+        starter=run.starter_id,
     )
 
 
 def _tools(names: Collection[str]) -> dict[str, Tool]:
-    return {tool.name: tool for tool in Tool.objects.filter(name__in=names).select_related("source")}
+    rows = Tool.objects.filter(name__in=names).select_related("source").annotate(is_kept=starters.is_kept())
+    return {tool.name: tool for tool in rows}
 
 
 def _channels() -> tuple[Channel, ...]:

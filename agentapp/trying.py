@@ -15,7 +15,7 @@ from django.contrib.auth.models import Group, User
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
-from agentapp import agent_tools, auth, previews, runs, tasks, weighing
+from agentapp import agent_tools, auth, previews, runs, starters, tasks, weighing
 from agentapp.messages import ToolCall
 from agentapp.models import Agent, Run, Tool, ToolExecution
 from agentapp.proposals import Situation, as_rules_see_it, judge, origins_for
@@ -138,6 +138,8 @@ def try_tool(trial: Trial, user: User, request_key: uuid.UUID) -> Run:
     if not may_try(user):
         raise Refused("forbidden", "Trying a tool for real needs the rights to start runs and to try tools.")
     problem = hindrance(trial.tool) or _not_now(trial)
+    if not problem and starters.barred(user.pk, [trial.tool]):
+        problem = f"Your runs may not call {trial.tool.name}: it is kept to those of other people."
     if problem:
         raise Refused("cannot_try", problem)
     if trial.tool.consequential and not trial.why.strip():

@@ -96,8 +96,8 @@ def save(instance: models.Model, actor: str, many: Mapping[str, Sequence[models.
 
 
 def naming(group: Group) -> list[models.Model]:
-    """The rules, requests and channels that name a group. Without the group they would mean everybody."""
-    return [*group.rule_set.all(), *group.approval_set.all()[:20], *group.channel_set.all()]
+    """The rules, requests, channels and tools that name a group. Without the group they would mean everybody."""
+    return [*group.rule_set.all(), *group.approval_set.all()[:20], *group.channel_set.all(), *group.tool_set.all()]
 
 
 def delete(instance: models.Model, actor: str) -> list[Change]:

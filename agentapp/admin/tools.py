@@ -107,6 +107,7 @@ class ToolAdmin(mcp.McpTools, SwitchedAdmin):
                     "effect_class",
                     "declared_effect_class",
                     "approval_mode",
+                    "starters",
                     "rules_on_it",
                     "locked_fields",
                     "secret_fields",

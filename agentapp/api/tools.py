@@ -33,6 +33,7 @@ class ToolOut(BaseModel):
     locked_fields: list[str] = Field(description="Arguments that people who decide may not change.")
     secret_fields: list[str]
     pii_fields: list[str]
+    starters: list[str] = Field(description="Groups whose members' runs may call it. Empty: everybody's.")
     owner: str | None
 
 
@@ -50,7 +51,7 @@ class ToolPage(Page[ToolOut]):
 def list_tools(request: ApiRequest, listing: Query[Listing]) -> ToolPage:
     """Every known tool, sorted by name, including disabled ones."""
     require_any(request, "agentapp.start_run", "agentapp.view_tool")
-    found, following = page_of(Tool.objects.select_related("source"), "name", listing)
+    found, following = page_of(Tool.objects.select_related("source").prefetch_related("starters"), "name", listing)
     return ToolPage(items=[_shown(tool) for tool in found], next=following)
 
 
@@ -73,5 +74,6 @@ def _shown(tool: Tool) -> ToolOut:
         locked_fields=tool.locked_fields,
         secret_fields=tool.secret_fields,
         pii_fields=tool.pii_fields,
+        starters=sorted(group.name for group in tool.starters.all()),
         owner=tool.owner or None,
     )

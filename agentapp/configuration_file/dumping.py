@@ -64,7 +64,7 @@ def _agent(agent: Agent) -> dict[str, Any]:
 
 
 def _tool(tool: Tool) -> dict[str, Any]:
-    return {**_columns(tool, ToolEntry), "overlaps": guidelines.overlaps_of(tool)}
+    return {**_columns(tool, ToolEntry), "starters": _names(tool.starters), "overlaps": guidelines.overlaps_of(tool)}
 
 
 def _group(group: Group) -> dict[str, Any]:

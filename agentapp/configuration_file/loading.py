@@ -203,6 +203,8 @@ def _write(section: str, plan: Planned, actor: str) -> list[configuration.Change
     many: dict[str, Any] = {}
     if "groups" in entry:
         many["groups"] = list(Group.objects.filter(name__in=entry["groups"]))
+    if "starters" in entry:
+        many["starters"] = list(Group.objects.filter(name__in=entry["starters"]))
     if "tools" in entry:
         many["tools"] = list(Tool.objects.filter(name__in=entry["tools"]))
     if "permissions" in entry:

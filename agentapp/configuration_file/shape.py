@@ -152,6 +152,7 @@ class ToolEntry(TypedDict, total=False):
     pii_fields: list[Text]
     questions: Annotated[list[Text], AfterValidator(_are_questions)]
     owner: Text
+    starters: list[GroupName]
     overlaps: list[ToolName]
 
 
@@ -288,7 +289,7 @@ SECTIONS: dict[str, Any] = {
 LINKS = frozenset(
     {
         "groups", "permissions", "routes", "tools", "guidelines", "entails", "goes_before", "looked_at_again_after",
-        "overlaps", "variables",
+        "overlaps", "starters", "variables",
     }
 )  # fmt: skip
 

@@ -4,7 +4,7 @@ A tool's contract comes from its source and is overwritten when the source is re
 to admins, and no source makes them weaker.
 """
 
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
@@ -200,6 +200,11 @@ class Tool(models.Model):
     )
     questions = models.JSONField(
         default=list, blank=True, help_text="Suggested to people who ask the agent before they decide about a call."
+    )
+    starters = models.ManyToManyField(
+        Group,
+        blank=True,
+        help_text="Groups whose members' runs may call it. Empty: everybody's who may start runs.",
     )
     owner = models.CharField(max_length=120, blank=True, help_text="Whom to ask about this tool.")
 

@@ -29,6 +29,7 @@ tools:
     effect_class: compensable
     timeout_seconds: 20
     locked_fields: [account]
+    starters: [leads]
   send_letter:
     enabled: false
 
@@ -145,8 +146,9 @@ def test_every_change_is_an_event_with_before_and_after() -> None:
     assert changed.data["before"] == {
         "effect_class": "irreversible",
         "timeout_seconds": 12,
+        "starters": [],
     }
-    assert changed.data["after"] == {"effect_class": "compensable", "timeout_seconds": 20}
+    assert changed.data["after"] == {"effect_class": "compensable", "timeout_seconds": 20, "starters": ["leads"]}
     assert ledger.verify()[1] is None
 
 
@@ -238,6 +240,7 @@ def test_a_dump_brings_back_what_was_changed_since() -> None:
     text = dump()
     Rule.objects.filter(name="pay-large").update(condition="", risk="low", expires_seconds=None)
     Tool.objects.update(enabled=True, effect_class="read")
+    Tool.objects.get(name="pay_out").starters.clear()
     Agent.objects.get().tools.clear()
     Route.objects.get(name="refunds").delete()
     Channel.objects.all().delete()
@@ -295,6 +298,7 @@ def test_routes_that_an_agent_no_longer_lists_are_removed() -> None:
         ("- a", "The file must be a mapping of groups, tools, agents, rules, channels, webhooks."),
         ("rules: {a: {verdict: ask, colour: blue}}", "rules.a.colour: Extra inputs are not permitted"),
         ("rules: {a: {verdict: perhaps}}", "rules.a.verdict: 'perhaps' is not one of allow, ask, deny."),
+        ("tools: {pay_out: {starters: [payers]}}", "tools.pay_out.starters.0: There is no group 'payers'."),
         ("rules: {a: {tool: pay_out}}", "rules.a.verdict: This field cannot be blank."),
         ("rules: {a: {verdict: ask, tool: fly}}", "rules.a.tool: There is no tool 'fly'."),
         ("rules: {a: {verdict: ask, agent: nobody}}", "rules.a.agent: There is no agent 'nobody'."),

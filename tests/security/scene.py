@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.db import connection
 from django.test import Client
 
-from agentapp.models import Run
+from agentapp.models import Run, Tool
 from approvals import append_only
 from approvals.models import Approval
 from tests.conftest import Clerk, call, calls, says
@@ -29,6 +29,10 @@ class Scene:
     def asked(self, *replies: dict[str, Any]) -> tuple[Run, Approval]:
         run = self.clerk.run(*(replies or (PAY,)), says("done"))
         return run, self.clerk.open(run)[0]
+
+    def kept(self, tool: str) -> None:
+        """Only runs of people who are in a group that is empty may call it."""
+        Tool.objects.get(name=tool).starters.add(Group.objects.create(name="Payers"))
 
     def browser(self, user: User, **more: Any) -> Client:
         client = Client(**more)

@@ -11,7 +11,7 @@ from django.middleware.csrf import CsrfViewMiddleware
 from django.template import engines
 from django.test import Client
 
-from agentapp import actions, auth, open_runs, proposals, recheck
+from agentapp import actions, auth, open_runs, proposals, recheck, starters
 from agentapp.models import Run, Tool
 from agentapp.tools import outbound
 from approvals import accepting, append_only, policy, standing
@@ -116,6 +116,21 @@ def an_agent_is_borrowed(scene: Scene) -> bool:
     return True
 
 
+def an_agent_lends_a_tool(scene: Scene) -> bool:
+    """Somebody who may start runs has done what only other people's runs may do."""
+    scene.kept("pay")
+    Rule.objects.create(name="pays", tool="pay", verdict="allow")
+    try:
+        scene.clerk.run(PAY, says("done"))
+    except actions.Refused:
+        return False
+    return bool(effects_of("pay"))
+
+
+def nobody_is_barred(scene: Scene) -> None:
+    scene.patch.setattr(starters, "barred", lambda *_: frozenset())
+
+
 def one_person_floods_the_queue(scene: Scene) -> bool:
     scene.settings.OPEN_RUNS_PER_PERSON = 5
     new = actions.NewRun(agent="clerk", input="Pay.", script=[says("done")])
@@ -215,6 +230,8 @@ THREATS = [
            the_metadata_of_the_cloud_is_read, inner_addresses_are_public),
     Threat(11, "a stranger reads a run", "one queryset for each person", a_stranger_reads_a_run, runs_are_everybodys),
     Threat(13, "an agent is borrowed", "starting is a right", an_agent_is_borrowed, anybody_starts),
+    Threat(13, "an agent lends a tool to whoever starts it", "a tool is kept to some people's runs",
+           an_agent_lends_a_tool, nobody_is_barred),
     Threat(14, "a superuser deletes what is on record", "the admin only shows it",
            a_superuser_deletes_a_decision, the_record_can_be_deleted),
     Threat(18, "a call has arguments that its tool does not take", "schemas",

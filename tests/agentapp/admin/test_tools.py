@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.contrib.messages import get_messages
 from django.test import Client
 from django.utils import timezone
@@ -45,6 +45,14 @@ def test_safety_settings_are_changed_and_recorded(staff: Client, url: str) -> No
         "locked_fields": [],
         "secret_fields": ["pin", "account"],
     }
+
+
+def test_it_can_be_kept_to_the_runs_of_some_people(staff: Client, url: str) -> None:
+    payers, seen = Group.objects.create(name="Payers"), ledger.height()
+    save(staff, url, starters=[payers.pk])
+    assert list(Tool.objects.get(name="pay_out").starters.all()) == [payers]
+    [event] = configuration_events(after=seen)
+    assert (event.data["before"], event.data["after"]) == ({"starters": []}, {"starters": ["Payers"]})
 
 
 def test_the_contract_cannot_be_changed_by_any_request(staff: Client, url: str) -> None:

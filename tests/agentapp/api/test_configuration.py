@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -30,11 +30,13 @@ def test_an_agent_that_cannot_be_started_is_not_listed(reading: Any) -> None:
 
 def test_a_tool_is_listed_with_its_contract_and_its_safety(reading: Any, refund: Tool) -> None:
     Tool.objects.update(enabled=False, missing_since=timezone.now())
+    refund.starters.add(Group.objects.create(name="Payers"))
     [tool] = reading.get("/tools").data["items"]
     assert tool["input_schema"] == refund.input_schema
     assert (tool["effect_class"], tool["consequential"]) == ("irreversible", True)
     assert (tool["enabled"], tool["missing"], tool["source"]) == (False, True, "shop")
     assert (tool["locked_fields"], tool["secret_fields"]) == (["order"], ["account"])
+    assert tool["starters"] == ["Payers"]
 
 
 @pytest.mark.parametrize("path", ["/agents", "/tools"])
