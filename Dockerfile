@@ -2,8 +2,9 @@ FROM python:3.13-slim AS build
 RUN pip install --no-cache-dir uv==0.13.8
 WORKDIR /build
 COPY pyproject.toml requirements.lock ./
-# Only what production needs, at exactly the versions of the lock.
-RUN uv venv /venv && uv pip install --no-cache --python /venv/bin/python --constraint requirements.lock -r pyproject.toml
+# Only what production needs, at exactly the versions and hashes of the lock. What the lock does not name is refused.
+RUN uv venv /venv && \
+    uv pip install --no-cache --python /venv/bin/python --require-hashes --constraint requirements.lock -r pyproject.toml
 
 FROM python:3.13-slim
 ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 DATA_DIR=/data

@@ -16,7 +16,7 @@ setup: .venv/.complete ## Make .venv with everything in requirements.lock
 
 install: | $(UV) ## Make .venv with only what production needs, at the versions of requirements.lock
 	$(UV) venv --quiet --allow-existing --python "$$(cat .python-version)" .venv
-	$(UV) pip install --quiet --python $(PYTHON) --constraint requirements.lock -r pyproject.toml
+	$(UV) pip install --quiet --python $(PYTHON) --require-hashes --constraint requirements.lock -r pyproject.toml
 
 demo: setup ## Open the demo shop and serve it (ARGS="--port 8100", ARGS=--reset)
 	@DEBUG=true SWEEP_SECONDS=$${SWEEP_SECONDS:-3} exec $(PYTHON) manage.py demo $(ARGS)

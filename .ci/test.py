@@ -1,6 +1,7 @@
 """Everything `make test` runs, and finally a prominent list of what it could not run and why.
 
-Groups: checks, embedded, services, browser, stack, faults; none named means all. With CI set, what cannot run fails.
+Groups: checks, embedded, services, browser, stack, faults; none named means all. With CI set, what cannot run fails,
+but for the look-up of known weaknesses, which needs somebody outside.
 """
 
 import base64

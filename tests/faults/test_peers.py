@@ -90,9 +90,9 @@ def named(run_id: Any) -> tuple[str, str, str]:
 
 
 def test_a_model_that_misbehaves_ends_its_run_in_a_named_state_and_no_other(stack: Stack, peer: Peer) -> None:
-    started = {wrong: thinking(stack, wrong) for wrong in WRONGS * times(1, 10)}
-    rest(stack, started.values())
-    for wrong, run_id in started.items():
+    started = [(wrong, thinking(stack, wrong)) for wrong in WRONGS * times(1, 10)]
+    rest(stack, [run_id for _, run_id in started])
+    for wrong, run_id in started:
         assert named(run_id)[0] in (Run.State.FAILED, Run.State.STOPPED), wrong
         assert "model" in Run.objects.get(pk=run_id).stop_message.lower(), wrong
         assert ledger.verify(ledger.run_chain(run_id))[1] is None

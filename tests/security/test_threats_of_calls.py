@@ -1,8 +1,8 @@
 """The other threats of docs/security.md, tested like those of `test_threats.py`: what is decided is what was seen, and
 no more than that runs.
 
-Where several defences overlap, an attack fails as long as one remains. All of them are then removed, and another test
-removes each alone.
+Where two defences overlap, an attack fails as long as one remains. Both are then removed together, and other tests
+leave either one.
 """
 
 import base64
@@ -247,6 +247,22 @@ def test_the_attack_fails(threat: Threat, scene: Scene) -> None:
 def test_without_the_defence_it_succeeds(threat: Threat, scene: Scene) -> None:
     threat.switch_off(scene)
     assert threat.attack(scene)
+
+
+@pytest.mark.parametrize("left", [standing, using], ids=["before it is used", "as it is used"])
+def test_either_comparison_before_a_call_is_enough(scene: Scene, left: Any) -> None:
+    compares = left.final_digest
+    nothing_is_compared_before_a_call(scene)
+    scene.patch.setattr(left, "final_digest", compares)
+    assert not another_call_runs_under_an_approval(scene)
+
+
+@pytest.mark.parametrize("left", [results, executions], ids=["of an envelope", "of a row"])
+def test_either_bound_of_a_result_is_enough(scene: Scene, left: Any) -> None:
+    bound = left.MAX_RESULT_CHARS
+    results_have_no_bound(scene)
+    scene.patch.setattr(left, "MAX_RESULT_CHARS", bound)
+    assert not a_result_fills_the_database(scene)
 
 
 class TestAServerThatChangesWhatItsToolsSay:
