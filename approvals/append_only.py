@@ -16,6 +16,8 @@ _PLACES = {
     "approvals_checkpointleaf": "id = NEW.id OR checkpoint_id = NEW.checkpoint_id AND position = NEW.position",
     "approvals_ledgerkey": "key_id = NEW.key_id OR number = NEW.number",
 }
+TABLES = tuple(_PLACES)
+"""Those whose rows stay as they were written."""
 # The PostgreSQL channel on which each event's chain is announced.
 ANNOUNCED_ON = "countersign_events"
 

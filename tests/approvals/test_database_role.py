@@ -1,0 +1,135 @@
+"""The product runs as a database role that cannot change the ledger, nor switch off what guards it."""
+
+import uuid
+from collections.abc import Iterator
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+from django.db import ProgrammingError, connection, transaction
+
+from agentapp import erasing
+from approvals import append_only, configuration, ledger
+from approvals.database_role import Unsuitable, grant
+from approvals.models import Event, Rule
+from tests.clerk_tools import effects_of
+from tests.conftest import Clerk, call, calls, says
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgresql]
+PAY = calls(call("p", "pay", account="ana", amount=20))
+
+
+def sql(statement: str) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        return cursor.fetchall() if cursor.description else []
+
+
+@pytest.fixture
+def role(clerk: Clerk) -> Iterator[str]:
+    """A role that has no rights yet. It is dropped before the tables are emptied for the next test."""
+    name = f"countersign_test_{uuid.uuid4().hex[:12]}"  # roles belong to the server, not to one database
+    sql(f"CREATE ROLE {name}")
+    yield name
+    sql("RESET ROLE")
+    sql(f"DROP OWNED BY {name}")
+    sql(f"DROP ROLE {name}")
+
+
+@pytest.fixture
+def as_role(role: str) -> str:
+    """Everything that follows on this connection has the role's rights."""
+    call_command("grant_tables", role, stdout=StringIO())
+    sql(f"SET ROLE {role}")
+    return role
+
+
+def refused(statement: str) -> None:
+    with pytest.raises(ProgrammingError, match=r"permission denied|must be owner"), transaction.atomic():
+        sql(statement)
+
+
+def test_runs_are_driven_decided_and_erased(clerk: Clerk, as_role: str, dana: User, ada: User) -> None:
+    run = clerk.run(PAY, says("done"))
+    clerk.decide(clerk.open(run)[0], dana)
+    assert clerk.drive(run).state == "succeeded"
+    assert len(effects_of("pay")) == 1
+    configuration.save(Rule(name="pays", tool="pay", verdict="ask"), "test")
+    erasing.erase("run", str(run.pk), "They asked.", ada, "test")
+    run.refresh_from_db()
+    assert run.erased_at is not None
+    assert ledger.verify()[1] is None
+
+
+@pytest.mark.parametrize("table", append_only.TABLES)
+@pytest.mark.parametrize(
+    "statement",
+    ["UPDATE {} SET {column} = {column}", "DELETE FROM {}", "TRUNCATE {} CASCADE", "DROP TABLE {} CASCADE",
+     "ALTER TABLE {} DISABLE TRIGGER ALL", "ALTER TABLE {} OWNER TO CURRENT_USER"],
+)  # fmt: skip
+def test_the_ledger_can_only_grow(as_role: str, table: str, statement: str) -> None:
+    [(column,)] = sql(f"SELECT attname FROM pg_attribute WHERE attrelid = '{table}'::regclass AND attnum = 1")
+    refused(statement.format(table, column=column))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM approvals_chainhead",
+        "ALTER TABLE approvals_chainhead DISABLE TRIGGER ALL",
+        "CREATE OR REPLACE FUNCTION approvals_event_refuse() RETURNS trigger LANGUAGE plpgsql "
+        "AS $$ BEGIN RETURN OLD; END $$",
+        "SET session_replication_role = replica",
+        "DELETE FROM django_migrations",
+    ],
+)
+def test_nor_is_there_a_way_around(as_role: str, statement: str) -> None:
+    refused(statement)
+
+
+def test_the_owner_of_the_tables_could_do_it(clerk: Clerk) -> None:
+    clerk.run(says("done"))
+    with transaction.atomic():
+        sql("ALTER TABLE approvals_event DISABLE TRIGGER ALL")
+        assert Event.objects.all().delete()[0] > 0
+        transaction.set_rollback(True)
+
+
+def test_what_a_migration_adds_needs_the_command_again(as_role: str, role: str) -> None:
+    sql("RESET ROLE")
+    sql("CREATE TABLE brand_new (id int)")
+    try:
+        sql(f"SET ROLE {role}")
+        refused("SELECT * FROM brand_new")
+        sql("RESET ROLE")
+        grant(connection, role)
+        sql(f"SET ROLE {role}")
+        sql("SELECT * FROM brand_new")
+    finally:
+        sql("RESET ROLE")
+        sql("DROP TABLE brand_new")
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        ("ALTER ROLE {} SUPERUSER", "is a superuser"),
+        ("ALTER ROLE {} CREATEROLE", "makes roles"),
+        ("ALTER TABLE approvals_comment OWNER TO {}", "owns tables"),
+        ("GRANT {owner} TO {}", "can become their owner"),
+    ],
+)
+def test_a_role_that_could_undo_it_is_not_suitable(role: str, made: str, why: str) -> None:
+    with transaction.atomic():
+        [(owner,)] = sql("SELECT quote_ident(current_user)")
+        sql(made.format(role, owner=owner))
+        with pytest.raises(Unsuitable, match=why):
+            grant(connection, role)
+        transaction.set_rollback(True)
+
+
+def test_a_role_that_does_not_exist_is_named() -> None:
+    with pytest.raises(CommandError, match="There is no role named nobody"):
+        call_command("grant_tables", "nobody")
