@@ -74,10 +74,14 @@ def staged(folder: Path) -> Iterator[Stage]:
         broker.start()
         with psycopg.connect(postgres.url("postgres"), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {DATABASE}")
-            # The product's role has no special rights, so that what an administrator forbids it stays forbidden.
+            # The product's role owns nothing, so that what an administrator forbids it stays forbidden.
             connection.execute("CREATE ROLE product LOGIN")
-            connection.execute(f"ALTER DATABASE {DATABASE} OWNER TO product")
+            connection.execute("CREATE ROLE owner LOGIN")
+            connection.execute(f"ALTER DATABASE {DATABASE} OWNER TO owner")
         made = Stage(folder, postgres, broker, {})
+        with connected(made, "owner"):
+            call_command("migrate", verbosity=0, interactive=False)
+            call_command("grant_tables", "product", stdout=StringIO())
         with connected(made):
             made.tokens.update(furnish())
         yield made
@@ -87,11 +91,11 @@ def staged(folder: Path) -> Iterator[Stage]:
 
 
 @contextmanager
-def connected(stage: Stage) -> Iterator[None]:
+def connected(stage: Stage, role: str = "product") -> Iterator[None]:
     """Meanwhile this process works in the stage's database, with one plain connection per thread."""
     before, had = connections.settings["default"], connections["default"]
     options, wanted = os.environ.get("PGOPTIONS"), {"TOOL_MODULES": settings.TOOL_MODULES}
-    mine: Any = database(stage.postgres.url(DATABASE, "product"))
+    mine: Any = database(stage.postgres.url(DATABASE, role))
     mine["OPTIONS"] = {}
     os.environ["PGOPTIONS"] = ""  # other tests set it so that commits do not wait for the disk
     settings.TOOL_MODULES = [SHOP]
@@ -111,8 +115,7 @@ def connected(stage: Stage) -> Iterator[None]:
 
 
 def furnish() -> dict[str, str]:
-    """Tables, tools, an agent, a rule, and the tokens of a person who starts runs and one who decides."""
-    call_command("migrate", verbosity=0, interactive=False)
+    """Tools, an agent, a rule, and the tokens of a person who starts runs and one who decides."""
     call_command("sync_tools", stdout=StringIO())
     ensure_roles()
     tokens = {}
