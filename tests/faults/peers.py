@@ -1,15 +1,18 @@
 """A model's provider and a service with tools, on one address, that fail in the way they are asked to.
 
 The content of a request decides how it is answered, so that many can be tried at once: one that names `hang` is never
-answered, and so on. Every request is kept, since what it asks for has happened, however it is answered.
+answered, and so on; one that names `echo` is told, as an error, the headers it came with. Every request is kept, since
+what it asks for has happened, however it is answered.
 """
 
+import json
 import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+ECHO = "echo"
 WRONGS = ("hang", "trickle", "cut", "garbage", "nonsense", "error", "huge")
 HUGE = b"x" * 9_000_000
 ITEM = {"name": "item", "in": "query", "required": True, "schema": {"type": "string"}}
@@ -34,6 +37,7 @@ class Peer:
 
     def __init__(self, stream: Iterable[bytes]) -> None:
         self.asked: list[str] = []
+        self.headers: list[str] = []
         self._closing = threading.Event()
         model = ("text/event-stream", b"".join(stream))
         peer, tool = self, ("application/json", b'{"done": true}')
@@ -45,7 +49,8 @@ class Peer:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
                 asked = f"{self.command} {self.path} {body}"
                 peer.asked.append(asked)
-                wrong = next((each for each in WRONGS if f"please-{each}" in asked), "")
+                peer.headers.append(str(self.headers))
+                wrong = next((each for each in (*WRONGS, ECHO) if f"please-{each}" in asked), "")
                 self.close_connection = True
                 with suppress(OSError):  # the client may have read enough
                     self._answer(wrong, *(model if "/chat/" in self.path else tool))
@@ -59,11 +64,13 @@ class Peer:
                 if wrong == "garbage":
                     self.wfile.write(b"\x00\xff" * 400 + b"\r\n\r\n")
                     return
+                if wrong == ECHO:
+                    kind, content = "application/json", json.dumps({"error": {"message": str(self.headers)}}).encode()
                 content = b"<html>{]" if wrong == "nonsense" else content
                 if wrong == "huge":  # in the first text of the answer, or in another field
                     said = b'"content": "' if b'"content": "' in content else b'{"'
                     content = content.replace(said, said + HUGE, 1)
-                self.send_response(500 if wrong == "error" else 200)
+                self.send_response({"error": 500, ECHO: 401}.get(wrong, 200))
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(content) + 1000 * (wrong == "trickle")))
                 self.end_headers()

@@ -144,7 +144,8 @@ class Stack:
     ) -> None:
         self.stage, self._port, self._own = stage, free_port(), own
         self.url = f"http://127.0.0.1:{self._port}"
-        self._processes = Processes(folder, **environment(stage, self.url), **variables)
+        self._processes = Processes(folder, **(environment(stage, self.url) | variables))
+        self.folder = folder
         self.queue = self._processes.queue
         self.people = Outside(self.url, stage.tokens)
         self.web: subprocess.Popen[bytes] = self._serve()
