@@ -51,6 +51,7 @@ def stack(kept_stack: Stack) -> Iterator[Stack]:
     """Web server, two workers and beat, all running. Shows their state when a test fails."""
     kept_stack.renew()
     kept_stack.until_ready()
+    kept_stack.watch()
     yield kept_stack
     print(kept_stack.standing())
 

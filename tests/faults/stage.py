@@ -22,6 +22,8 @@ from django.contrib.auth.models import Group, User
 from django.contrib.contenttypes.models import ContentType
 from django.core.management import call_command
 from django.db import connections
+from django.test import Client
+from django.utils.html import escape
 
 from agentapp import auth
 from agentapp.models import Agent, Tool
@@ -33,6 +35,7 @@ from benchmarks.servers import Postgres, Redis, free_port
 from tests.faults.outside import Outside
 from tests.processes import Processes, until
 
+SECRET_KEY = "of-the-fault-tests-" * 4
 SHOP = "tests.faults.shop"
 DATABASE = "shop"
 # With its own defaults: fsync and synchronous_commit are on.
@@ -94,11 +97,11 @@ def staged(folder: Path) -> Iterator[Stage]:
 def connected(stage: Stage, role: str = "product") -> Iterator[None]:
     """Meanwhile this process works in the stage's database, with one plain connection per thread."""
     before, had = connections.settings["default"], connections["default"]
-    options, wanted = os.environ.get("PGOPTIONS"), {"TOOL_MODULES": settings.TOOL_MODULES}
+    options, wanted = os.environ.get("PGOPTIONS"), (settings.TOOL_MODULES, settings.SECRET_KEY)
     mine: Any = database(stage.postgres.url(DATABASE, role))
     mine["OPTIONS"] = {}
     os.environ["PGOPTIONS"] = ""  # other tests set it so that commits do not wait for the disk
-    settings.TOOL_MODULES = [SHOP]
+    settings.TOOL_MODULES, settings.SECRET_KEY = [SHOP], SECRET_KEY
     os.environ["WORLD"] = str(stage.world)
     connections.settings["default"] = connections.configure_settings({"default": mine})["default"]
     connections["default"] = connections.create_connection("default")
@@ -108,7 +111,7 @@ def connected(stage: Stage, role: str = "product") -> Iterator[None]:
     finally:
         connections["default"].close()
         connections.settings["default"], connections["default"] = before, had
-        settings.TOOL_MODULES = wanted["TOOL_MODULES"]
+        settings.TOOL_MODULES, settings.SECRET_KEY = wanted
         ContentType.objects.clear_cache()
         os.environ.pop("WORLD")
         os.environ.pop("PGOPTIONS") if options is None else os.environ.update(PGOPTIONS=options)
@@ -146,6 +149,7 @@ class Stack:
         self.url = f"http://127.0.0.1:{self._port}"
         self._processes = Processes(folder, **(environment(stage, self.url) | variables))
         self.folder = folder
+        self._cookies, self._messages = "", dict[str, str]()
         self.queue = self._processes.queue
         self.people = Outside(self.url, stage.tokens)
         self.web: subprocess.Popen[bytes] = self._serve()
@@ -187,11 +191,30 @@ class Stack:
             status, said = error.code, json.load(error)
         except OSError:
             return 0, set()
+        self._messages |= {problem["code"]: problem["message"] for problem in said["problems"]}
         return status, {problem["code"] for problem in said["problems"]}
 
     def says(self, code: str) -> None:
-        """Wait until the product reports this problem."""
+        """Wait until the product reports this problem, and the console tells people who can do something about it."""
         until(lambda: code in self.readiness()[1], f"/readyz/ to say {code}")
+        until(lambda: code in self.banner(), f"the console to say {code}")
+
+    def watch(self) -> None:
+        """Sign an administrator in, before anything breaks."""
+        if not self._cookies:
+            client = Client()
+            client.force_login(User.objects.get_or_create(username="watcher", is_staff=True, is_superuser=True)[0])
+            self._cookies = "; ".join(f"{name}={morsel.value}" for name, morsel in client.cookies.items())
+
+    def banner(self) -> set[str]:
+        """What the console's pages say above everything else, by the codes of the problems whose words they are."""
+        request = urllib.request.Request(f"{self.url}/health/", headers={"Cookie": self._cookies})
+        try:
+            with urllib.request.urlopen(request, timeout=15) as answer:
+                shown = answer.read().decode()
+        except OSError:
+            return set()
+        return {code for code, message in self._messages.items() if f"<strong>{escape(message)}</strong>" in shown}
 
     def is_well(self) -> None:
         """Wait until it reports no problem any more."""
@@ -225,7 +248,7 @@ def environment(stage: Stage, url: str) -> dict[str, str]:
         "TOOL_MODULES": SHOP,
         "BASE_URL": url,
         "DEBUG": "false",
-        "SECRET_KEY": "of-the-fault-tests-" * 4,
+        "SECRET_KEY": SECRET_KEY,
         "ALLOW_SCRIPTED_RUNS": "true",
         "UNDO_HOLD_SECONDS": "0",
         "LOG_LEVEL": "WARNING",
