@@ -11,9 +11,11 @@ import pytest
 
 from benchmarks.servers import Missing
 from tests.e2e.conftest import not_run
+from tests.faults.peers import Peer
 from tests.faults.stage import Stack, Stage, connected, eventually, staged
 from tests.faults.verdict import Verdict, ended, judge, one_view
 from tests.faults.world import effects
+from tests.wire import DIALECTS
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +36,14 @@ def stage(servers: Stage, django_db_blocker: Any) -> Iterator[Stage]:
     """Both servers; this process's queries go there for as long as a file lasts."""
     with django_db_blocker.unblock(), connected(servers):
         yield servers
+
+
+@pytest.fixture(scope="module")
+def peer() -> Iterator[Peer]:
+    """A model's provider and a service, elsewhere."""
+    made = Peer(DIALECTS["openai"].stream("All ", "is ", "well."))
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="module")

@@ -64,13 +64,6 @@ def planted() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def peer() -> Iterator[Peer]:
-    made = Peer(OPENAI.stream("All ", "is ", "well."))
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
 def kept_stack(
     stage: Stage, peer: Peer, planted: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Stack]:

@@ -27,13 +27,6 @@ LEAVES_UNKNOWN = ("hang", "trickle", "cut", "garbage", "error")
 
 
 @pytest.fixture(scope="module")
-def peer() -> Iterator[Peer]:
-    made = Peer(OPENAI.stream("All ", "is ", "well."))
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
 def kept_stack(stage: Stage, peer: Peer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     variables = {
         "OUTBOUND_NETWORKS": "127.0.0.0/24",
