@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from django.db.models import Q
 
+from agentapp import starters
 from agentapp.messages import ToolCall
 from agentapp.models import ContextVariable, Run, ToolExecution
 from agentapp.tools.arguments import effective
@@ -50,9 +51,15 @@ def values(run: Run) -> dict[str, ToolExecution]:
 
 
 def _of(run: Run) -> list[ContextVariable]:
-    """The agent's variables whose tools only read, according to their current settings."""
+    """The agent's variables whose tools only read, according to their current settings, and may be called in this run:
+    what another run has read with a tool that is kept to it is not told here.
+    """
     rows = ContextVariable.objects.filter(agent=run.agent_id, tool__effect_class=EffectClass.READ)
-    return list(rows.select_related("tool").order_by("name"))
+    found = list(rows.select_related("tool").order_by("name"))
+    if run.is_mocked or not found:
+        return found
+    barred = starters.barred(run.starter_id, [variable.tool for variable in found])
+    return [variable for variable in found if variable.tool.name not in barred]
 
 
 def _fresh(run: Run, variables: Sequence[ContextVariable]) -> dict[str, ToolExecution]:

@@ -113,15 +113,11 @@ def settle(state: RunState) -> Settled:
 
 def _run_reads(state: RunState, reads: list[ToolExecution]) -> None:
     """Run reads together and store their results at once. The same read, asked for twice, runs once."""
-    changed = [read for read in reads if leading_reads.is_a_write_now(state, read)]
-    if changed:
-        leading_reads.refuse_changed(state, changed)
-        return
-    given_up = [Outcome(read, answer) for read in reads if (answer := other_code.refused(read)) is not None]
-    if given_up:
+    refused = [Outcome(read, answer) for read in reads if (answer := leading_reads.refused(state, read)) is not None]
+    if refused:
         with ledger.transaction():
             runs.mark_tool_error(state.locked())
-            executions.finish(given_up)
+            executions.finish(refused)
         return
     distinct: dict[tuple[str, str], ToolExecution] = {}
     for read in reads:  # in the model's order: a mocked run makes them one by one
@@ -355,6 +351,7 @@ def _recover(state: RunState, execution: ToolExecution) -> None:
         # Count attempts since one last ended: a person may have wanted it tried again after that.
         here = execution.attempts - max((failure["attempt"] for failure in execution.failures), default=0)
         may = attempts.may_be_repeated(execution, tool, runs.clock(run)) and here <= tool.max_attempts and tool.enabled
+        may = may and (run.is_mocked or tool.name not in state.configuration.barred)
         if not may or other_code.refused(execution, tool) is not None:
             executions.lose(execution, budgets.cost_of(execution))
             budgets.pay(run, budgets.cost_of(execution))

@@ -1,9 +1,10 @@
 """Which reads of a step may run now, and whether they are still reads. Nothing is called here."""
 
-from agentapp import executions, grant_use, recheck, runs, standstill, subagents
+from agentapp import executions, grant_use, other_code, recheck, standstill, starters, subagents
 from agentapp.asked_for import proposed_text
 from agentapp.call_checks import refusal
 from agentapp.executions import Outcome
+from agentapp.messages import ToolResult
 from agentapp.models import ToolExecution
 from agentapp.proposals import ruling_for
 from agentapp.reasons import Reason
@@ -62,16 +63,14 @@ def start_late(state: RunState, reads: list[ToolExecution]) -> None:
                 break  # its breakers are locked: the next read's would be out of order, so they wait for the next look
 
 
-def is_a_write_now(state: RunState, read: ToolExecution) -> bool:
-    """Whether a read has begun whose tool, an admin now says, changes something."""
+def refused(state: RunState, read: ToolExecution) -> ToolResult | None:
+    """Why a read that has begun is not made: an admin says that its tool changes something, or keeps it to the runs of
+    others; or other code is needed, and nobody has it. Raises OtherCode if somebody may have it.
+    """
+    if not state.run.is_mocked and read.name in state.configuration.barred:
+        return refusal(Reason.PERMISSION_DENIED, starters.NOT_FOR.format(read.name))
     tool = state.configuration.tools.get(read.name, read.tool)
-    return tool is not None and tool.consequential
-
-
-def refuse_changed(state: RunState, reads: list[ToolExecution]) -> None:
-    """Refuse calls that a lost worker began as reads and that are now writes: proposed again, they ask."""
-    with ledger.transaction():
-        runs.mark_tool_error(state.locked())
-        for read in reads:
-            message = f"{read.name} may change something now. Propose the call again if it is still needed."
-            executions.finish([Outcome(read, refusal(Reason.ACTION_CHANGED, message))])
+    if tool is not None and tool.consequential:
+        message = f"{read.name} may change something now. Propose the call again if it is still needed."
+        return refusal(Reason.ACTION_CHANGED, message)
+    return other_code.refused(read)

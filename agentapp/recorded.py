@@ -31,6 +31,7 @@ _BY_ITSELF = (
 # Today's rules would not repeat these: the call did not run because of outside circumstances then, or of a hook.
 _BY_WORLD = (
     Reason.IDEMPOTENCY_KEY_CONSUMED, Reason.CIRCUIT_OPEN, Reason.BUDGET_EXHAUSTED, Reason.BLOCKED_BY_HOOK,
+    Reason.PERMISSION_DENIED,
 )  # fmt: skip
 
 State = ToolExecution.State

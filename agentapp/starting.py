@@ -96,7 +96,6 @@ def start_run_once(new: NewRun, user: User, token: ApiToken | None = None) -> St
             return earlier
     agent = _agent(new)
     _check_new_run(new, agent)
-    _check_starter(new, agent, user)
     # Normalised, because erasing a customer, or adding up what is done for one, looks for the exact name.
     new = replace(new, customer=storable(new.customer).strip())
     try:
@@ -270,6 +269,7 @@ def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, d
     )
     via = f"token {token.name}" if token else ""
     if conversation is None:
+        _check_starter(new, agent, user)
         if new.mocks is None:
             open_runs.limit(user)
         started = Started(runs.create(start, via))
@@ -279,6 +279,8 @@ def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, d
         if new.request_key and (earlier := _earlier(new, user, digest)) is not None:
             return earlier
         # A message that a person answers starts nothing, and a run that replaces another is not one more.
+        if turn.begins_a_run:
+            _check_starter(new, agent, user)
         if turn.begins_one_more:
             open_runs.limit(user)
         try:

@@ -32,9 +32,14 @@ class Turn:
     replaced: list[Run]
 
     @property
+    def begins_a_run(self) -> bool:
+        """Whether the agent answers the message. Otherwise a person does, who has taken over."""
+        return self.conversation.mode != Conversation.Mode.MANUAL
+
+    @property
     def begins_one_more(self) -> bool:
         """Whether the message begins a run besides those under way."""
-        return self.conversation.mode != Conversation.Mode.MANUAL and not self.replaced
+        return self.begins_a_run and not self.replaced
 
 
 def lock(conversation: Conversation, agent: Agent) -> Turn:

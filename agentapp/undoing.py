@@ -15,7 +15,7 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 
-from agentapp import auth, executions, previews, runs, tasks
+from agentapp import auth, executions, previews, runs, starters, tasks
 from agentapp.models import ApiToken, Run, Tool, ToolExecution
 from agentapp.refused import Refused
 from agentapp.tools.schema import check_arguments
@@ -108,6 +108,8 @@ def undo_call(execution_id: uuid.UUID, why: str, user: User, token: ApiToken | N
     if hindered:
         raise Refused("cannot_undo", hindered)
     tool, arguments = _way_back(execution)
+    if starters.barred(user.pk, [tool]):
+        raise Refused("forbidden", f"Your runs may not call {tool.name}: it is kept to those of other people.")
     try:
         with ledger.transaction():
             run = runs.lock(execution.run_id)

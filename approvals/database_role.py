@@ -9,6 +9,8 @@ from django.db.backends.utils import CursorWrapper
 
 from approvals import append_only
 
+STATS = "GRANT pg_read_all_stats TO {}"
+
 
 class Unsuitable(ValueError):
     """A role that must not run the product; the message says why."""
@@ -28,10 +30,14 @@ def grant(connection: BaseDatabaseWrapper, role: str) -> None:
         schema = quote(cursor.fetchone()[0])
         ledger = ", ".join(map(quote, append_only.TABLES))
         for statement in (
+            f"REVOKE ALL ON SCHEMA {schema} FROM {{}}",
+            f"REVOKE CREATE ON SCHEMA {schema} FROM PUBLIC",
             f"GRANT USAGE ON SCHEMA {schema} TO {{}}",
             f"REVOKE ALL ON ALL TABLES IN SCHEMA {schema} FROM {{}}",
+            f"REVOKE ALL ON ALL SEQUENCES IN SCHEMA {schema} FROM {{}}",
             f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {{}}",
-            f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {{}}",
+            # Of a sequence, backups read where it stands.
+            f"GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA {schema} TO {{}}",
             f"REVOKE UPDATE, DELETE ON {ledger} FROM {{}}",
             f"REVOKE DELETE ON {quote(append_only.HEADS)} FROM {{}}",
             "REVOKE INSERT, UPDATE, DELETE ON django_migrations FROM {}",
@@ -39,18 +45,39 @@ def grant(connection: BaseDatabaseWrapper, role: str) -> None:
             cursor.execute(statement.format(quote(role)))
 
 
+# What else a role is a member of counts as its own: it can become any of them.
+_SUITED = """
+WITH others AS (SELECT * FROM pg_roles WHERE pg_has_role(%s, oid, 'MEMBER')),
+here AS (SELECT oid, nspowner FROM pg_namespace WHERE oid = current_schema()::regnamespace),
+owners AS (
+    SELECT relowner FROM pg_class JOIN here ON relnamespace = here.oid
+    UNION SELECT proowner FROM pg_proc JOIN here ON pronamespace = here.oid
+    UNION SELECT nspowner FROM here
+    UNION SELECT datdba FROM pg_database WHERE datname = current_database()
+)
+SELECT
+    EXISTS (SELECT 1 FROM others WHERE rolsuper OR rolcreaterole),
+    EXISTS (SELECT 1 FROM others WHERE oid IN (SELECT relowner FROM owners)),
+    EXISTS (SELECT 1 FROM others WHERE rolname IN ('pg_write_server_files', 'pg_execute_server_program')),
+    EXISTS (SELECT 1 FROM others WHERE rolname = 'pg_read_all_stats')
+"""
+
+
 def _check(cursor: CursorWrapper, role: str) -> None:
-    cursor.execute(
-        "SELECT rolsuper OR rolcreaterole, EXISTS (SELECT 1 FROM pg_class WHERE "
-        "relnamespace = current_schema()::regnamespace AND pg_has_role(pg_roles.oid, relowner, 'MEMBER')) "
-        "FROM pg_roles WHERE rolname = %s",
-        [role],
-    )
-    found = cursor.fetchone()
-    if found is None:
+    cursor.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [role])
+    if cursor.fetchone() is None:
         raise Unsuitable(f"There is no role named {role}.")
-    can_become_any, owns = found
+    cursor.execute(_SUITED, [role])
+    can_become_any, owns, writes_files, sees_others = cursor.fetchone()
     if can_become_any:
-        raise Unsuitable(f"{role} is a superuser or makes roles, so no right can be kept from it.")
+        raise Unsuitable(
+            f"{role} is, or can become, a superuser or a role that makes roles: nothing can be kept from it."
+        )
     if owns:
-        raise Unsuitable(f"{role} owns tables or can become their owner, so it could drop what guards the ledger.")
+        raise Unsuitable(
+            f"{role} owns the database or something in it, or can become the owner: it could drop the guard."
+        )
+    if writes_files:
+        raise Unsuitable(f"{role} can write files or start programs on the database's machine.")
+    if not sees_others:
+        raise Unsuitable(f"{role} must see which transactions are open, or webhooks miss events: {STATS.format(role)}")

@@ -25,10 +25,14 @@ _READABLE = 0.9
 # Codes of plain letters and digits, which need none.
 _PLAIN = "(?:3[0-9]|[46][1-9A-Fa-f]|[57][0-9Aa])"
 _PLAIN_DECIMAL = r"(?:4[89]|5[0-7]|6[5-9]|[78]\d|90|9[789]|1[01]\d|12[012])"
-_PERCENT = re.compile(f"%{_PLAIN}")
+# After a digit, the sign says how many in a hundred, unless other codes stand next to it.
+_PERCENT = re.compile(rf"(?<!\d)%{_PLAIN}|(?<=%[0-9A-Fa-f]{{2}})%{_PLAIN}")
 _ADDRESS = re.compile("[/=?@]")
-_BACKSLASH = re.compile(rf"\\(?:u00|x){_PLAIN}")
+# In a path, `\x64` is a folder.
+_BACKSLASH = re.compile(rf"\\(?:u00{_PLAIN}|x{_PLAIN}(?!\\(?![ux])))")
 _ANY_BACKSLASH = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|x([0-9A-Fa-f]{2}))")
+# Of a sensible length: a number of thousands of digits cannot be read.
+_ANY_REFERENCE = re.compile(r"&(?:#(?:0*\d{1,7}|[xX]0*[0-9A-Fa-f]{1,6})(?![0-9A-Fa-f])|[A-Za-z]{2,32});?")
 _REFERENCE = re.compile(rf"&#(?:0*{_PLAIN_DECIMAL}(?!\d)|[xX]0*{_PLAIN}(?![0-9A-Fa-f]))")
 
 
@@ -86,7 +90,7 @@ def without_codes(text: str) -> str:
     if _BACKSLASH.search(said):
         said = _ANY_BACKSLASH.sub(lambda code: chr(int(code[1] or code[2], 16)), said)
         said = said.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # two halves are one character
-    return html.unescape(said) if _REFERENCE.search(said) else said
+    return _ANY_REFERENCE.sub(lambda code: html.unescape(code[0]), said) if _REFERENCE.search(said) else said
 
 
 def _without_percent(word: str) -> str:

@@ -203,8 +203,7 @@ def _write(section: str, plan: Planned, actor: str) -> list[configuration.Change
     many: dict[str, Any] = {}
     if "groups" in entry:
         many["groups"] = list(Group.objects.filter(name__in=entry["groups"]))
-    if "starters" in entry:
-        many["starters"] = list(Group.objects.filter(name__in=entry["starters"]))
+    many |= _starters(entry)
     if "tools" in entry:
         many["tools"] = list(Tool.objects.filter(name__in=entry["tools"]))
     if "permissions" in entry:
@@ -219,6 +218,10 @@ def _write(section: str, plan: Planned, actor: str) -> list[configuration.Change
     if "overlaps" in entry:
         changes += guidelines.write_overlaps(row, entry["overlaps"], actor)
     return changes
+
+
+def _starters(entry: dict[str, Any]) -> dict[str, Any]:
+    return {"starters": list(Group.objects.filter(name__in=entry["starters"]))} if "starters" in entry else {}
 
 
 def _without_draft(row: Rule) -> Rule:
@@ -244,7 +247,7 @@ def _write_agent_tools(plans: dict[str, list[Planned]], actor: str) -> list[conf
         row = Tool.objects.get(name=plan.row.name)
         for column, value in columns(plan.entry).items():
             setattr(row, column, value)
-        changes.append(configuration.save(row, actor))
+        changes.append(configuration.save(row, actor, _starters(plan.entry)))
         if "overlaps" in plan.entry:
             changes += guidelines.write_overlaps(row, plan.entry["overlaps"], actor)
     for plan in plans["agents"]:  # again: their routes and guidelines may name these tools

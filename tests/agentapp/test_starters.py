@@ -1,14 +1,17 @@
 """A tool can be kept to runs that some people start: an agent does not lend its rights to whoever may start it."""
 
+from datetime import timedelta
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from django.contrib.auth.models import Group, User
 from django.db.models import ProtectedError
 from django.test import Client
+from django.utils import timezone
 
-from agentapp import actions, starters, toolset, trying
-from agentapp.models import Agent, Route, Run, Tool, ToolExecution
+from agentapp import actions, context_variables, executor, runs, starters, toolset, trying
+from agentapp.models import Agent, ContextVariable, Route, Run, Tool, ToolExecution
 from approvals import configuration
 from approvals.models import Event, Rule
 from tests.clerk_tools import effects_of
@@ -28,10 +31,10 @@ def payers(clerk: Clerk) -> Group:
 
 
 def refused(clerk: Clerk, **more: Any) -> actions.Refused:
-    runs, events = Run.objects.count(), Event.objects.count()
+    before = Run.objects.count(), Event.objects.count()
     with pytest.raises(actions.Refused) as found:
         clerk.start(PAY, says("done"), **more)
-    assert (Run.objects.count(), Event.objects.count()) == (runs, events)
+    assert (Run.objects.count(), Event.objects.count()) == before
     return found.value
 
 
@@ -125,6 +128,59 @@ class TestCalling:
         clerk.drive(run)
         assert outcome(clerk, run, "s") == ("ok", "")
         assert outcome(clerk, run) == ("refused", "permission_denied")
+
+    def test_a_read_that_waits_behind_a_write_is_checked_as_well(self, clerk: Clerk, payers: Group, dana: User) -> None:
+        configuration.save(Tool.objects.get(name="look_up"), "test", {"starters": [payers]})
+        clerk.starter.groups.add(payers)
+        run = clerk.run(calls(call("s", "send", to="ana"), call("l", "look_up", what="order")), says("done"))
+        clerk.decide(clerk.open(run)[0], dana)
+        clerk.starter.groups.remove(payers)
+        clerk.drive(run)
+        assert outcome(clerk, run, "l") == ("refused", "permission_denied")
+
+    def test_a_read_whose_worker_was_lost_is_not_made_again(
+        self, clerk: Clerk, payers: Group, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        configuration.save(Tool.objects.get(name="look_up"), "test", {"starters": [payers]})
+        clerk.starter.groups.add(payers)
+        run = clerk.start(calls(call("l", "look_up", what="order")), says("done"))
+        with monkeypatch.context() as dies:
+            dies.setattr(executor, "_attempt_read", Mock(side_effect=runs.LeaseLost("gone")))
+            clerk.drive(run)
+        assert clerk.execution(run, "l").state == "executing"
+        clerk.starter.groups.remove(payers)
+        Run.objects.filter(pk=run.pk).update(lease_until=timezone.now() - timedelta(seconds=1))
+        clerk.drive(run)
+        assert outcome(clerk, run, "l") == ("refused", "permission_denied")
+
+    def test_a_mocked_call_outside_of_its_route_is_refused_as_before(
+        self, clerk: Clerk, payers: Group, ada: User
+    ) -> None:
+        Route.objects.create(agent=clerk.agent, name="ask").tools.set(Tool.objects.filter(name="look_up"))
+        clerk.starter = ada
+        run = clerk.run(PAY, says("done"), route="ask", mocks={})
+        assert outcome(clerk, run) == ("refused", "tool_not_disclosed")
+
+    def test_what_others_have_read_is_no_variable_of_this_run(self, clerk: Clerk, payers: Group) -> None:
+        clerk.starter.groups.add(payers)
+        look_up, others = Tool.objects.get(name="look_up"), Group.objects.create(name="Others")
+        ContextVariable.objects.create(
+            agent=clerk.agent, name="order", tool=look_up, arguments={"what": "order"}, freshness_seconds=600
+        )
+        run = clerk.start(says("done"), customer="Ana")
+        assert [call.name for call in context_variables.stale(run)] == ["look_up"]
+        configuration.save(look_up, "test", {"starters": [others]})
+        assert context_variables.stale(run) == []
+        assert context_variables.values(run) == {}
+
+    def test_a_customer_reaches_the_person_who_has_taken_over(self, clerk: Clerk, dana: User, payers: Group) -> None:
+        clerk.starter.groups.add(payers)
+        run = clerk.run(PAY, says("done"), conversation="ticket-7", customer="Ana")
+        actions.take_over_run(run.pk, dana)
+        clerk.starter.groups.remove(payers)
+        assert actions.start_run_once(
+            actions.NewRun("clerk", "Hello?", conversation="ticket-7", customer="Ana"), clerk.starter
+        ).kept
 
     def test_an_inactive_member_counts_as_none(self, clerk: Clerk, payers: Group) -> None:
         clerk.starter.groups.add(payers)

@@ -335,7 +335,7 @@ def test_a_sync_writes_every_contract_column_and_no_safety_column() -> None:
     contract, safety = contracts.contract_columns(pay()), contracts.first_safety_columns(pay())
     assert not set(contract) & set(safety)
     untouched = columns - set(contract) - set(safety) - {"id", "name", "source"}
-    assert untouched == {"enabled", "approval_mode", "max_calls_per_run", "questions"}
+    assert untouched == {"enabled", "approval_mode", "max_calls_per_run", "questions", "starters"}
 
 
 def lend(**options: Any) -> base.Tool:

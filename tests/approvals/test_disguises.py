@@ -157,6 +157,10 @@ class TestPacked:
     def test_codes_for_plain_letters_are_read(self, text: str, said: str) -> None:
         assert found(text) == [("codes", said)]
 
+    def test_a_code_without_end_is_left_as_it_is(self) -> None:
+        endless = "&#" + "1" * 5000 + ";"
+        assert found(f"&#97; {endless}") == [("codes", f"a {endless}")]
+
     def test_half_a_character_is_shown_as_one_that_is_wrong(self) -> None:
         assert found(r"\x65\ud83d") == [("codes", "e\ufffd")]
 
@@ -179,6 +183,7 @@ class TestPacked:
         ["DE89370400440532013000", "4242424242424242", "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822c",
          "internationalization", "0196c2f4-7a7e-7c3f-9f2e-0a6b1d2c3e4f", "https://shop.example/orders/58213/refunds",
          "20262027202620272026", "0x20262027202620272026", "https://x.example/a%20b%2Fc?q=%C3%A9", "50%40 or 100%",
+         r"C:\Program Files\App\x64\setup.exe", "10%30%50%", "price/20%30kg", "https://x.example/?q=100%50+off",
          "LIKE '%45%'", "Fish &amp; chips &#8364;5 &#x20AC;5", r"C:\users\xavier", r"\u00e9t\u00e9", "&#101010;",
          "{not json}", "[draft] Hello", "{}", "[]", "[1, 2]", '"C:\\\\temp"'],
     )  # fmt: skip

@@ -78,7 +78,7 @@ def staged(folder: Path) -> Iterator[Stage]:
         with psycopg.connect(postgres.url("postgres"), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {DATABASE}")
             # The product's role owns nothing, so that what an administrator forbids it stays forbidden.
-            connection.execute("CREATE ROLE product LOGIN")
+            connection.execute("CREATE ROLE product LOGIN IN ROLE pg_read_all_stats")
             connection.execute("CREATE ROLE owner LOGIN")
             connection.execute(f"ALTER DATABASE {DATABASE} OWNER TO owner")
         made = Stage(folder, postgres, broker, {})

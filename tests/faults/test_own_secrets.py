@@ -137,11 +137,12 @@ def test_none_is_anywhere(stack: Stack, stage: Stage, peer: Peer, planted: dict[
     assert any(f"Bearer {planted['CREDENTIAL_BANK']}" in headers for headers in peer.headers)
     assert any(planted[OPENAI.key_variable] in headers for headers in peer.headers)
 
+    seen = "\n".join(pages(stack, started))  # first: what it leads to is looked at as well
     places = {
         "rows": rows(stage),
         "logs": "\n".join(log.read_text(errors="replace") for log in stack.folder.glob("*.log")),
         "messages": "\n".join(messages),
-        "pages": "\n".join(pages(stack, started)),
+        "pages": seen,
     }
     assert MARKER in places["rows"]
     assert "authorization: " in places["rows"].lower()  # what the peer was sent came back
