@@ -365,12 +365,12 @@ def breaks_old_code(operation: Any, app: str, before: Any) -> str:
         field = operation.field
         if not field.null and field.db_default is models.NOT_PROVIDED:
             return f"{operation.describe()}: the release before does not fill it; it needs a db_default, or null."
-        if field.unique:
+        if field.unique and not field.null:
             return f"{operation.describe()}: the release before gives each row the same value."
     if isinstance(operation, operations.AlterField):
         was = before.models[app, operation.model_name_lower].fields[operation.name]
         return narrowed(operation, was, operation.field)
-    if isinstance(operation, operations.AddConstraint):
+    if isinstance(operation, operations.AddConstraint | operations.AlterUniqueTogether):
         return f"{operation.describe()}: the release before may write what it refuses."
     if isinstance(operation, operations.RunPython | operations.RunSQL):
         return f"{operation.describe()}: nobody can tell what it does to the release before."
@@ -383,6 +383,10 @@ def narrowed(operation: Any, was: Any, field: Any) -> str:
         return f"{operation.describe()}: the release before may leave it empty."
     if field.unique and not was.unique:
         return f"{operation.describe()}: the release before may write a value twice."
+    if was.db_column != field.db_column:
+        return f"{operation.describe()}: the release before looks for it by its name."
+    if isinstance(field, models.DecimalField) and field.max_digits < was.max_digits:
+        return f"{operation.describe()}: the release before may write more."
     shorter = was.max_length is None or (field.max_length is not None and field.max_length < was.max_length)
     if field.max_length is not None and shorter and not isinstance(field, models.JSONField):
         return f"{operation.describe()}: the release before may write more."
@@ -394,6 +398,8 @@ def narrowed(operation: Any, was: Any, field: Any) -> str:
 def broken_by(app: str, steps: list[Any], state: Any) -> list[str]:
     found = []
     for operation in steps:
+        if isinstance(operation, operations.SeparateDatabaseAndState):
+            found += broken_by(app, operation.database_operations, state.clone())
         found.append(breaks_old_code(operation, app, state))
         operation.state_forwards(app, state)
     return [why for why in found if why]
@@ -424,11 +430,14 @@ def test_what_old_code_does_not_survive_is_found():
         operations.AlterField("run", "size", models.TextField(db_default="", unique=True)),
         operations.AddConstraint("run", models.CheckConstraint(condition=models.Q(size=""), name="short")),
         operations.RunPython(operations.RunPython.noop),
+        operations.SeparateDatabaseAndState([operations.RunSQL("SELECT 1")], []),
+        operations.AlterUniqueTogether("run", {("size", "code")}),
         operations.RenameField("run", "size", "length"),
     ]
     found = broken_by("agentapp", steps, state)
     assert [why.partition(":")[0] for why in found] == [
         "Add field colour to run", "Alter field weight on run", "Remove field weight from run", "Add field code to run",
         "Alter field size on run", "Alter field size on run", "Alter field size on run",
-        "Create constraint short on model run", "Raw Python operation", "Rename field size on run to length",
+        "Create constraint short on model run", "Raw Python operation", "Raw SQL operation",
+        "Alter unique_together for run (1 constraint(s))", "Rename field size on run to length",
     ]  # fmt: skip

@@ -590,7 +590,8 @@ def test_settings_that_an_agents_driver_does_not_know_are_refused() -> None:
 
 def test_an_agent_may_choose_a_tool_it_is_given_and_one_that_asks_another_agent() -> None:
     load("agents: {a: {tools: [pay_out], tool_choice: pay_out}}", "test")
-    load("agents: {b: {}, a: {subagents: [b], tool_choice: ask_b}}", "test")
+    load("agents: {b: {}, a: {subagents: [b], tool_choice: ask_b}}\ntools: {ask_b: {starters: [approver]}}", "test")
+    assert [group.name for group in Tool.objects.get(name="ask_b").starters.all()] == ["approver"]
     assert Agent.objects.get(name="a").tool_choice == "ask_b"
 
 

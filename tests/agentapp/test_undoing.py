@@ -5,7 +5,7 @@ import threading
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import Group, Permission, User
 from django.db import IntegrityError, connection
 
 from agentapp import actions, erasing, runs, transcript, undoing
@@ -101,6 +101,14 @@ def test_it_is_proposed_in_a_run_of_its_own_and_waits_for_people(clerk, lent, da
     assert clerk.drive(run).state == "succeeded"
     assert effects_of("take_back") == [{"account": "ana", "amount": 20.0}]
     assert LENT == {"ana": 0}
+
+
+def test_whose_runs_may_not_call_the_way_back_cannot_ask_for_it(clerk, lent, dana):
+    execution = lent()
+    Tool.objects.get(name="take_back").starters.add(Group.objects.create(name="Lenders"))
+    with pytest.raises(actions.Refused, match="kept to those of other people"):
+        actions.undo_call(execution.pk, "A mistake.", dana)
+    assert not Run.objects.filter(undoes=execution).exists()
 
 
 def test_those_who_decide_read_what_is_taken_back_and_why(clerk, lent, dana):
