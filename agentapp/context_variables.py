@@ -44,7 +44,7 @@ def stale(run: Run) -> list[ToolCall]:
 def values(run: Run) -> dict[str, ToolExecution]:
     """The calls whose results are the current values, by variable: each with its value, and how far to trust it.
 
-    A value that is too old does not count. Two queries; one for an agent without variables.
+    A value that is too old does not count. Three queries; one for an agent without variables.
     """
     variables = _of(run)
     return _fresh(run, variables) if variables else {}

@@ -351,7 +351,7 @@ def _recover(state: RunState, execution: ToolExecution) -> None:
         # Count attempts since one last ended: a person may have wanted it tried again after that.
         here = execution.attempts - max((failure["attempt"] for failure in execution.failures), default=0)
         may = attempts.may_be_repeated(execution, tool, runs.clock(run)) and here <= tool.max_attempts and tool.enabled
-        may = may and (run.is_mocked or tool.name not in state.configuration.barred)
+        may = may and tool.name not in state.configuration.barred
         if not may or other_code.refused(execution, tool) is not None:
             executions.lose(execution, budgets.cost_of(execution))
             budgets.pay(run, budgets.cost_of(execution))

@@ -67,7 +67,7 @@ def refused(state: RunState, read: ToolExecution) -> ToolResult | None:
     """Why a read that has begun is not made: an admin says that its tool changes something, or keeps it to the runs of
     others; or other code is needed, and nobody has it. Raises OtherCode if somebody may have it.
     """
-    if not state.run.is_mocked and read.name in state.configuration.barred:
+    if read.name in state.configuration.barred:
         return refusal(Reason.PERMISSION_DENIED, starters.NOT_FOR.format(read.name))
     tool = state.configuration.tools.get(read.name, read.tool)
     if tool is not None and tool.consequential:

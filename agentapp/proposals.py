@@ -331,7 +331,7 @@ def _disclosed(situation: Situation, name: str) -> Tool:
     stopped = situation.configuration.switch_of_tool(name)
     if known is not None and (stopped or not known.is_in_use):
         raise CallRefused(Reason.TOOL_DISABLED, f"{name} is switched off. Tools you can use: {listed}.")
-    if not situation.run.is_mocked and name in situation.configuration.barred:
+    if name in situation.configuration.barred:
         raise CallRefused(Reason.PERMISSION_DENIED, f"{starters.NOT_FOR.format(name)} Tools you can use: {listed}.")
     raise CallRefused(Reason.TOOL_NOT_DISCLOSED, f"There is no such tool here. Tools you can use: {listed}.")
 

@@ -56,7 +56,7 @@ _SAME_ACTS = Prepared(
 def no_longer_possible(state: RunState, execution: ToolExecution, text: str, tool_version: str) -> ToolResult | None:
     """Why a call that was proposed earlier cannot run under the present configuration."""
     tool = state.disclosed.get(execution.name)
-    if tool is None and not state.run.is_mocked and execution.name in state.configuration.barred:
+    if tool is None and execution.name in state.configuration.barred:
         return refusal(Reason.PERMISSION_DENIED, starters.NOT_FOR.format(execution.name))
     if tool is None:
         return refusal(Reason.TOOL_DISABLED, f"{execution.name} is no longer available.")

@@ -12,6 +12,7 @@ from django.db.models import Exists, OuterRef, Q
 from agentapp.models import Agent, Tool
 
 NOT_FOR = "Runs of the person who started this one may not call {}."
+NOT_YOURS = "Your runs may not call {}: it is kept to those of other people."
 _KEPT = Tool.starters.through.objects
 
 

@@ -52,6 +52,8 @@ class Configuration:
     """The agent whose grants count. Empty: no grants count."""
     starter: int | None = None
     """The person whose run it is."""
+    mocked: bool = False
+    """The run reaches no tool, so none is kept from it."""
 
     @cached_property
     def grants(self) -> tuple[Grant, ...]:
@@ -61,11 +63,11 @@ class Configuration:
     @cached_property
     def barred(self) -> frozenset[str]:
         """The tools that only other people's runs may call. Read once, if one of them is kept to some people's."""
-        return starters.barred(self.starter, self.tools.values())
+        return frozenset() if self.mocked else starters.barred(self.starter, self.tools.values())
 
     def disclosed(self, run: Run) -> dict[str, Tool]:
         """The run's tools that may be used now: those of its agent and route that are enabled, still exist, and are
-        not kept to other people's runs. A mocked run reaches no tool, so nothing is kept from it.
+        not kept to other people's runs.
         """
         names = {*run.agent_snapshot["tools"], *self.subagents}
         if run.route:
@@ -77,7 +79,7 @@ class Configuration:
             and tool.is_in_use
             and agent_tools.asks_agent(tool) == (name in self.subagents)
             and not self.switch_of_tool(name)
-            and (run.is_mocked or name not in self.barred)
+            and name not in self.barred
         }
 
     def switch_of(self, run: Run) -> KillSwitch | None:
@@ -120,8 +122,9 @@ def read_configuration(run: Run, height: int, hash: str = "") -> Configuration:
         rules = supposing.suppose(rules, run.agent_snapshot.get("rules", {}))
         # The same rules and tools. Breakers, grants and channels belong to the real world and are left out.
         return Configuration(
-            height=height, tools=tools, rules=rules, channels=(), subagents=subagents, switches=switches_on
-        )
+            height=height, tools=tools, rules=rules, channels=(), subagents=subagents, switches=switches_on,
+            mocked=True,
+        )  # fmt: skip
     return Configuration(
         height=height,
         tools=tools,

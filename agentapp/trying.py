@@ -139,7 +139,7 @@ def try_tool(trial: Trial, user: User, request_key: uuid.UUID) -> Run:
         raise Refused("forbidden", "Trying a tool for real needs the rights to start runs and to try tools.")
     problem = hindrance(trial.tool) or _not_now(trial)
     if not problem and starters.barred(user.pk, [trial.tool]):
-        problem = f"Your runs may not call {trial.tool.name}: it is kept to those of other people."
+        problem = starters.NOT_YOURS.format(trial.tool.name)
     if problem:
         raise Refused("cannot_try", problem)
     if trial.tool.consequential and not trial.why.strip():

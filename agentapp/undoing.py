@@ -109,7 +109,7 @@ def undo_call(execution_id: uuid.UUID, why: str, user: User, token: ApiToken | N
         raise Refused("cannot_undo", hindered)
     tool, arguments = _way_back(execution)
     if starters.barred(user.pk, [tool]):
-        raise Refused("forbidden", f"Your runs may not call {tool.name}: it is kept to those of other people.")
+        raise Refused("forbidden", starters.NOT_YOURS.format(tool.name))
     try:
         with ledger.transaction():
             run = runs.lock(execution.run_id)
