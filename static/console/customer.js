@@ -5,7 +5,8 @@
   if (!page) return;
   const offline = document.getElementById("offline"), old = offline.textContent;
   const UNSENT = "You are not connected, so nothing was sent. What you wrote stays here: send it when you are connected again.";
-  let asking = false, again = false, reached = false, stream, later;
+  // `lost` counts how often nobody answered: what was asked before that says nothing about now.
+  let asking = false, again = false, reached = false, lost = 0, stream, later;
 
   const connected = () => { offline.hidden = true; offline.textContent = old; };
 
@@ -28,7 +29,7 @@
     event.preventDefault();
     // A server on the same machine still answers.
     reached = await fetch(page.dataset.part).catch(() => null);
-    if (!reached) { offline.textContent = UNSENT; offline.hidden = false; }
+    if (!reached) { lost += 1; offline.textContent = UNSENT; offline.hidden = false; }
     else if (submitter.isConnected) form.requestSubmit(submitter);
     reached = false;
   });
@@ -58,6 +59,7 @@
     if (asking) { again = true; return; }
     asking = true;
     clearTimeout(later);
+    const before = lost;
     try {
       const answer = await fetch(page.dataset.part, { headers: { Accept: "text/html" } });
       if (answer.status === 404 || answer.status === 410) { location.reload(); return; }
@@ -65,7 +67,7 @@
       if (!answer.ok) return;
       const made = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("moving");
       const shown = document.getElementById("moving");
-      if (stream.readyState === EventSource.OPEN) connected();
+      if (stream.readyState === EventSource.OPEN && lost === before) connected();
       // Replace nothing that has the focus: a button must not move under a finger.
       if (made && shown && told(made) !== told(shown) && !shown.contains(document.activeElement)) {
         const atEnd = window.innerHeight + window.scrollY >= document.body.scrollHeight - 80;
@@ -80,7 +82,7 @@
 
   function listen() {
     stream = new EventSource(page.dataset.stream);
-    stream.onopen = connected;
+    stream.onopen = () => { if (!offline.hidden) refresh(); };
     stream.onerror = () => {
       offline.hidden = false;
       // After an answer that is not a stream, as from a server that is starting, the browser does not retry.

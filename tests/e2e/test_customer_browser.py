@@ -139,6 +139,30 @@ def test_what_is_sent_without_a_network_stays_and_is_sent_once_there_is_one(brow
     assert kept(page) == []
 
 
+def test_an_answer_from_before_does_not_hide_that_nothing_was_sent(browse: Browse, link: CustomerLink) -> None:
+    page = browse(None, address(link))
+    box, asked = page.get_by_label("Your message"), list[Route]()
+
+    def hold_the_first(route: Route) -> None:
+        asked.append(route)
+        if len(asked) > 1:
+            route.abort()
+
+    intercept(page, "**/*part=moving*", hold_the_first)
+    box.fill("Pay me.")
+    box.blur()  # the page looks whether there is something new, unless the stream has made it look already
+    while not asked:
+        page.evaluate("0")
+    page.context.set_offline(True)
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator("#offline")).to_contain_text("nothing was sent")
+    with page.expect_request("**/*part=moving*"):  # it is sent once the first answer was read
+        page.get_by_role("button", name="Send").blur()
+        asked[0].fulfill(body='<div id="moving"></div>', content_type="text/html")
+
+    expect(page.locator("#offline")).to_contain_text("nothing was sent")
+
+
 def test_what_did_not_arrive_is_there_again_and_what_did_is_not(browse: Browse, link: CustomerLink) -> None:
     here = address(link)
     page = browse(None, here)
