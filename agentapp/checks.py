@@ -19,7 +19,7 @@ from agentapp import doubts, roles, secret_key
 from agentapp.drivers import DRIVERS
 from agentapp.guidance import extensions
 from agentapp.models import Agent, Guideline, Route, Tool, ToolSource
-from approvals import append_only, channels
+from approvals import append_only, channels, database_role
 from approvals.models import Channel, Event, Rule
 from approvals.proof import signing_key
 
@@ -135,6 +135,23 @@ def ledger_is_guarded(databases: Sequence[str] | None = None, **kwargs: Any) -> 
         )
         for alias in databases or []
         if _has_tables(alias, Event) and (missing := append_only.missing(connections[alias]))
+    ]
+
+
+@register(Tags.database, deploy=True)
+def database_role_is_kept_from_the_ledger(databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
+    """Whoever owns the ledger's tables can drop the triggers. Only with --deploy, since the owner has to migrate."""
+    if settings.DEBUG:
+        return []
+    return [
+        Warning(
+            f"Nothing that runs should connect to PostgreSQL like this. {why}",
+            hint="Let the owner of the tables only migrate, and the processes connect as another role: see "
+            "manage.py grant_tables --help.",
+            id="countersign.W014",
+        )
+        for alias in databases or []
+        if (why := database_role.unsuited(connections[alias]))
     ]
 
 

@@ -4,8 +4,11 @@ The triggers of `append_only` stop everybody, but the owner of a table can drop 
 migrates; another one has these rights, and web processes, workers and beat connect as it.
 """
 
+from typing import Any
+
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
+from psycopg.sql import SQL, Identifier, Literal
 
 from approvals import append_only
 
@@ -16,13 +19,33 @@ class Unsuitable(ValueError):
     """A role that must not run the product; the message says why."""
 
 
+def make(connection: BaseDatabaseWrapper, role: str, password: str) -> None:
+    """Make a role that may connect with this password, if there is none; otherwise give it this password.
+
+    Call it as a superuser, or as a role that makes roles and may grant pg_read_all_stats. Raises Unsuitable.
+    """
+    _check_vendor(connection)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [role])
+        is_new = cursor.fetchone() is None
+        if not is_new:
+            _check(cursor, role)  # nobody else's password is replaced by mistake
+        server: Any = connection.connection
+        # The server logs statements, so it gets only what it would keep of the password.
+        kept = server.pgconn.encrypt_password(password.encode(), role.encode()).decode()
+        name = Identifier(role)
+        if is_new:
+            cursor.execute(SQL("CREATE ROLE {}").format(name).as_string(server))
+            cursor.execute(STATS.format(connection.ops.quote_name(role)))
+        cursor.execute(SQL("ALTER ROLE {} LOGIN PASSWORD {}").format(name, Literal(kept)).as_string(server))
+
+
 def grant(connection: BaseDatabaseWrapper, role: str) -> None:
     """Give a role what the product needs, and take away more, in the connection's schema. Safe to repeat.
 
     Call it as the owner of the tables, again after each migration. Raises Unsuitable.
     """
-    if connection.vendor != "postgresql":
-        raise Unsuitable("Only PostgreSQL has roles.")
+    _check_vendor(connection)
     quote = connection.ops.quote_name
     with connection.cursor() as cursor:
         _check(cursor, role)
@@ -43,6 +66,24 @@ def grant(connection: BaseDatabaseWrapper, role: str) -> None:
             "REVOKE INSERT, UPDATE, DELETE ON django_migrations FROM {}",
         ):
             cursor.execute(statement.format(quote(role)))
+
+
+def unsuited(connection: BaseDatabaseWrapper) -> str:
+    """Why the role that this process connects as should not run the product. Empty if it may, and on SQLite."""
+    if connection.vendor != "postgresql":
+        return ""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_user")
+        try:
+            _check(cursor, cursor.fetchone()[0])
+        except Unsuitable as unsuitable:
+            return str(unsuitable)
+    return ""
+
+
+def _check_vendor(connection: BaseDatabaseWrapper) -> None:
+    if connection.vendor != "postgresql":
+        raise Unsuitable("Only PostgreSQL has roles.")
 
 
 # What else a role is a member of counts as its own: it can become any of them.

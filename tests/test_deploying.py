@@ -216,12 +216,13 @@ def test_the_demo_in_containers_needs_nothing_that_is_not_there():
     )
     needed = set(re.findall(r"\$\{(\w+):\?", (ROOT / "compose.yaml").read_text()))
     assert needed <= set(given)
-    assert set(given) - {"ENV_FILE", "POSTGRES_PASSWORD"} <= DOCUMENTED
+    assert set(given) - {"ENV_FILE", "POSTGRES_PASSWORD", "DATABASE_PASSWORD"} <= DOCUMENTED
     assert COMPOSE["services"]["web"]["env_file"] == "${ENV_FILE:-.env}"
     assert (ROOT / given["ENV_FILE"]).exists()
     demo = yaml.safe_load((ROOT / "compose.demo.yaml").read_text())
     assert {name: list(told) for name, told in demo["services"].items()} == {"migrate": ["command"]}
-    assert demo["services"]["migrate"]["command"] == "python manage.py demo --no-serve"
+    made = COMPOSE["services"]["migrate"]["command"].replace(" && python manage.py sync_tools", "")
+    assert demo["services"]["migrate"]["command"] == made.replace("migrate --noinput", "demo --no-serve")
     assert all(port.startswith("127.0.0.1:") for port in COMPOSE["services"]["web"]["ports"])
 
 
@@ -244,13 +245,19 @@ def test_secrets_of_containers_are_files_and_nothing_else():
     for part in ("migrate", "web", "worker", "beat"):
         service = told["services"][part]
         named = {name for name in service["environment"] if name.endswith("_FILE") and name != "BEAT_FILE"}
-        assert {name.removesuffix("_FILE") for name in named} == {"SECRET_KEY", "DATABASE_URL", "LEDGER_SIGNING_KEY"}
+        secrets = {"SECRET_KEY", "DATABASE_URL", "LEDGER_SIGNING_KEY"} | (
+            {"DATABASE_PASSWORD"} if part == "migrate" else set()
+        )
+        assert {name.removesuffix("_FILE") for name in named} == secrets
         files = {service["environment"][name].removeprefix("/run/secrets/") for name in named}
         assert files == set(service["secrets"]) <= set(told["secrets"])
         # As if .env had none of them: empty counts as unset.
         assert service["environment"]["DATABASE_URL"] == ""
         assert service["environment"]["SECRET_KEY"] == "${SECRET_KEY-}"
         assert service["environment"]["REDIS_URL"]
+        # Nor the owner's, from .env or from a file.
+        assert service["environment"]["POSTGRES_PASSWORD"] == ""
+        assert ("owner_url" in service["secrets"]) is (part == "migrate")
     postgres = told["services"]["postgres"]
     assert postgres["environment"]["POSTGRES_PASSWORD"] == "${POSTGRES_PASSWORD-}"
     assert [postgres["environment"]["POSTGRES_PASSWORD_FILE"]] == [
@@ -268,9 +275,12 @@ def test_what_makes_the_secrets_of_containers_makes_each_that_is_named(tmp_path)
         secret["file"] for secret in told["secrets"].values()
     }
     files = {name: str(tmp_path / secret["file"]) for name, secret in told["secrets"].items()}
+    with_owner = told["services"]["migrate"]["environment"]
+    assert (tmp_path / "secrets/owner_url").read_text().startswith("postgres://countersign_owner:")
+    password = Path(files[with_owner["DATABASE_PASSWORD_FILE"].removeprefix("/run/secrets/")]).read_text()
     variables = {
         name: given and files[given.removeprefix("/run/secrets/")]
-        for name, given in told["services"]["migrate"]["environment"].items()
+        for name, given in told["services"]["web"]["environment"].items()
     }
     says = "print(settings.DATABASES['default']['PASSWORD'], len(settings.SECRET_KEY)); from approvals.proof import "
     says += "signing_key; print(signing_key.problem())"
@@ -279,7 +289,7 @@ def test_what_makes_the_secrets_of_containers_makes_each_that_is_named(tmp_path)
         env={**variables, "DJANGO_SETTINGS_MODULE": "agentapp.settings", "DATA_DIR": str(tmp_path), "SECRET_KEY": ""},
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert done.stdout == f"{(tmp_path / 'secrets/postgres_password').read_text().strip()} 64\n\n"
+    assert done.stdout == f"{password.strip()} 64\n\n"
     named = re.search(r"^COMPOSE_FILE=(.*)$", (tmp_path / ".env").read_text(), re.MULTILINE)
     assert all((ROOT / file).exists() for file in named[1].split(":"))
 

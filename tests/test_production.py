@@ -3,15 +3,18 @@
 import contextlib
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
+import yaml
 from django.conf import settings
 from psycopg import sql
 
@@ -64,23 +67,24 @@ def commands(changes: dict[str, str]) -> str:
     return f"set -euo pipefail\n{script}"
 
 
-def administration() -> "psycopg.Connection[tuple[object, ...]]":
+def administration(database: str = "postgres") -> "psycopg.Connection[tuple[object, ...]]":
     server = settings.DATABASES["default"]
     return psycopg.connect(
-        host=server["HOST"], port=server["PORT"], user=server["USER"], password=server["PASSWORD"], dbname="postgres",
+        host=server["HOST"], port=server["PORT"], user=server["USER"], password=server["PASSWORD"], dbname=database,
         autocommit=True,
     )  # fmt: skip
 
 
 @pytest.fixture
 def name() -> Iterator[str]:
-    """For a role and databases that are dropped afterwards."""
+    """For two roles and databases that are dropped afterwards."""
     name = f"countersign_{uuid.uuid4().hex[:8]}"
     yield name
     with administration() as server:
         for [database] in server.execute("SELECT datname FROM pg_database WHERE datname ~ %s", [f"^{name}"]).fetchall():
             server.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(str(database))))
-        server.execute(sql.SQL("DROP ROLE IF EXISTS {}").format(sql.Identifier(name)))
+        for role in (name, f"{name}_owner"):
+            server.execute(sql.SQL("DROP ROLE IF EXISTS {}").format(sql.Identifier(role)))
 
 
 def environment() -> dict[str, str]:
@@ -117,12 +121,18 @@ def run(script: str, folder: Path) -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
+def owners_of_tables(database: str) -> set[object]:
+    with administration(database) as server:
+        return {role for [role] in server.execute("SELECT tableowner FROM pg_tables WHERE schemaname = 'public'")}
+
+
 @pytest.mark.redis
 def test_the_production_page_leads_from_an_empty_folder_to_an_installation_that_serves(tmp_path, name):
     place, server = tmp_path / "srv", settings.DATABASES["default"]
     address = f"{server['HOST']}:{server['PORT'] or 5432}"
     changes = {
         "NAME=countersign\n": f"NAME={name}\n",
+        "grant_tables countersign\n": f"grant_tables {name}\n",
         # What a shell would split, as in ?sslmode=verify-full&sslrootcert=…
         "/$NAME'\n": "/$NAME?application_name=countersign&connect_timeout=10'\n",
         "/srv/countersign": str(place),
@@ -133,7 +143,10 @@ def test_the_production_page_leads_from_an_empty_folder_to_an_installation_that_
         "--port 8000": f"--port {port}",
         "127.0.0.1:8001": f"127.0.0.1:{(port_of_next := free_port())}",
         "--port 8001": f"--port {port_of_next}",
-        **{command: AN_HOUR_LATER + command for command in ("pg_dump ", 'createdb --owner "$NAME" "${NAME}_copy"')},
+        **{
+            command: AN_HOUR_LATER + command
+            for command in ("pg_dump ", 'createdb --owner "${NAME}_owner" "${NAME}_copy"')
+        },
     }
     (place / "tools/acme").mkdir(parents=True)
     (place / "tools/acme/tools.py").write_text(A_TOOL)
@@ -171,5 +184,37 @@ def test_the_production_page_leads_from_an_empty_folder_to_an_installation_that_
     for release in ("", "-2"):
         assert "Application shutdown complete" in (place / f"web{release}.log").read_text()
         assert "warm shutdown" in (place / f"worker{release}.log").read_text().lower()
-    assert (place / "environment").stat().st_mode & 0o077 == 0
-    assert (place / "ledger.key").stat().st_mode & 0o077 == 0
+    assert owners_of_tables(name) == {f"{name}_owner"}
+    assert f"//{name}:" in (place / "environment").read_text()
+    assert f"{name}_owner" not in (place / "environment").read_text()
+    for kept in ("environment", "owner", "ledger.key"):
+        assert (place / kept).stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.redis
+def test_what_compose_and_kubernetes_run_first_makes_tables_that_the_other_services_do_not_own(tmp_path, name):
+    told = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]["migrate"]["command"]
+    manifest = yaml.safe_load((ROOT / "docs/kubernetes/migrate.yaml").read_text())
+    [container] = manifest["spec"]["template"]["spec"]["containers"]
+    assert shlex.split(told.replace(" --password-from DATABASE_PASSWORD", "")) == container["command"]
+
+    owner, server = environment()["PGUSER"], settings.DATABASES["default"]
+    address = f"{server['HOST']}:{server['PORT'] or 5432}/{name}"
+    with administration() as postgres:
+        postgres.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    variables = {
+        **environment(), "DATABASE_PASSWORD": "one", "DATABASE_URL": f"postgres://{owner}:{server['PASSWORD']}@{address}",
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]), "DATA_DIR": str(tmp_path),
+        "TOOL_MODULES": "agentapp.tools.planning", "SECRET_KEY": "of-a-test" * 8, "BASE_URL": "https://x.example",
+    }  # fmt: skip
+    made = shlex.split(told.replace("grant_tables countersign", f"grant_tables {name}"))
+    subprocess.run(made, env=variables, cwd=ROOT, check=True, timeout=300)
+
+    with psycopg.connect(f"postgres://{name}:one@{address}", autocommit=True) as product:
+        [count] = product.execute("SELECT count(*) FROM agentapp_tool").fetchone()
+        assert count
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            product.execute("UPDATE approvals_event SET id = id")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            product.execute("ALTER TABLE approvals_event DISABLE TRIGGER ALL")
+    assert owners_of_tables(name) == {owner}

@@ -1,8 +1,13 @@
 """The product runs as a database role that cannot change the ledger, nor switch off what guards it."""
 
+import hashlib
+import hmac
+import re
 import uuid
+from base64 import b64decode
 from collections.abc import Iterator
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +16,9 @@ from django.core.management import CommandError, call_command
 from django.db import ProgrammingError, connection, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
+from django.test.utils import CaptureQueriesContext
 
-from agentapp import erasing
+from agentapp import checks, erasing
 from approvals import append_only, configuration, ledger
 from approvals.database_role import Unsuitable, grant
 from approvals.models import Event, Rule
@@ -109,6 +115,16 @@ def test_the_owner_of_the_tables_could_do_it(clerk: Clerk) -> None:
         transaction.set_rollback(True)
 
 
+def test_a_deployment_that_connects_as_somebody_who_could_do_it_is_told(as_role: str, settings: Any) -> None:
+    settings.DEBUG = False
+    assert checks.database_role_is_kept_from_the_ledger(databases=["default"]) == []
+    sql("RESET ROLE")
+    [warning] = checks.database_role_is_kept_from_the_ledger(databases=["default"])
+    assert "a superuser" in warning.msg
+    settings.DEBUG = True
+    assert checks.database_role_is_kept_from_the_ledger(databases=["default"]) == []
+
+
 def test_what_a_migration_adds_needs_the_command_again(as_role: str, role: str) -> None:
     sql("RESET ROLE")
     sql("CREATE TABLE brand_new (id int)")
@@ -153,3 +169,56 @@ def test_a_role_that_could_undo_it_is_not_suitable(role: str, made: str, why: st
 def test_a_role_that_does_not_exist_is_named() -> None:
     with pytest.raises(CommandError, match="There is no role named nobody"):
         call_command("grant_tables", "nobody")
+
+
+@pytest.fixture
+def new_role() -> Iterator[str]:
+    """The name of a role that nobody has made yet."""
+    name = f"countersign_test_{uuid.uuid4().hex[:12]}"
+    yield name
+    if sql(f"SELECT 1 FROM pg_roles WHERE rolname = '{name}'"):
+        sql(f"DROP OWNED BY {name}")
+        sql(f"DROP ROLE {name}")
+
+
+def signs_in(role: str, password: str) -> bool:
+    """Whether the server keeps what only this password makes, as RFC 5803 writes it down."""
+    [(kept,)] = sql(f"SELECT rolpassword FROM pg_authid WHERE rolname = '{role}' AND rolcanlogin")
+    rounds, salt, stored = re.fullmatch(r"SCRAM-SHA-256\$(\d+):(.+)\$(.+):.+", kept).groups()
+    salted = hashlib.pbkdf2_hmac("sha256", password.encode(), b64decode(salt), int(rounds))
+    key = hmac.digest(salted, b"Client Key", "sha256")
+    return hmac.compare_digest(hashlib.sha256(key).digest(), b64decode(stored))
+
+
+def test_a_role_is_made_with_the_password_of_a_variable_and_gets_a_new_one(
+    new_role: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DATABASE_PASSWORD", "it's one")
+    call_command("grant_tables", new_role, "--password-from", "DATABASE_PASSWORD", stdout=StringIO())
+    assert signs_in(new_role, "it's one")
+    with transaction.atomic():
+        sql(f"SET LOCAL ROLE {new_role}")
+        refused("DELETE FROM approvals_event")
+        transaction.set_rollback(True)
+    monkeypatch.delenv("DATABASE_PASSWORD")
+    (tmp_path / "password").write_text("another\n")
+    monkeypatch.setenv("DATABASE_PASSWORD_FILE", str(tmp_path / "password"))
+    with CaptureQueriesContext(connection) as sent:
+        call_command("grant_tables", new_role, "--password-from", "DATABASE_PASSWORD", stdout=StringIO())
+    assert signs_in(new_role, "another")
+    assert "PASSWORD" in str(sent.captured_queries)
+    assert "another" not in str(sent.captured_queries)
+
+
+def test_without_its_password_no_role_is_made(new_role: str) -> None:
+    with pytest.raises(CommandError, match="DATABASE_PASSWORD is not set"):
+        call_command("grant_tables", new_role, "--password-from", "DATABASE_PASSWORD")
+    assert sql(f"SELECT 1 FROM pg_roles WHERE rolname = '{new_role}'") == []
+
+
+def test_the_password_of_a_role_that_may_more_is_not_replaced(role: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE_PASSWORD", "one")
+    sql(f"ALTER ROLE {role} SUPERUSER")
+    with pytest.raises(CommandError, match="become, a superuser"):
+        call_command("grant_tables", role, "--password-from", "DATABASE_PASSWORD")
+    assert sql(f"SELECT rolpassword FROM pg_authid WHERE rolname = '{role}'") == [(None,)]
