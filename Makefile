@@ -33,7 +33,7 @@ survives: setup ## Run the previous commit's tests on the tables of this one (AR
 faults: setup ## Break servers and processes again and again while runs go on (needs PostgreSQL's server programs, redis-server; an hour)
 	@DEBUG=true FAULTS=full $(PYTHON) -m pytest -q -n 0 -m faults -s tests/faults $(ARGS)
 
-upgrades: setup ## Leave runs waiting at the previous commit, migrate, decide, and see them end (ARGS=COMMIT)
+upgrades: setup ## Leave runs at an earlier commit, migrate, end them, and the other way round (ARGS=COMMIT)
 	@$(PYTHON) .ci/upgrades.py $(ARGS)
 
 bench: setup .bench/.complete ## Measure the refund run, on Countersign and on LangGraph (needs PostgreSQL's server programs, redis-server)

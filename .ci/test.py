@@ -1,7 +1,7 @@
 """Everything `make test` runs, and finally a prominent list of what it could not run and why.
 
 Groups: checks, embedded, services, browser, stack, faults; none named means all. With CI set, what cannot run fails,
-but for the look-up of known weaknesses, which needs somebody outside.
+but for the look-up of known weaknesses, which needs somebody outside, and upgrades in a clone without history.
 """
 
 import base64
@@ -49,7 +49,7 @@ class Step:
     environment: dict[str, str] = field(default_factory=dict)
     lacks: str = ""
     cut_off: int = 0
-    """The exit status of the command if it could not ask anybody outside."""
+    """The exit status of the command if it lacks somebody outside, or the history of this clone."""
     alone: bool = False
     """It uses all processors itself, or what it makes is needed by others."""
     waits: bool = False
@@ -80,6 +80,7 @@ def steps(wanted: list[str], folder: Path) -> list[Step]:
         *checks(folder),
         embedded(folder, once="services" in wanted and not has_services.lacks),
         services(has_services),
+        upgrades(has_services),
         browser(folder),
         stack(has_services),
         # The longest first.
@@ -175,6 +176,12 @@ def services(has: Services) -> Step:
     environment = {**has.environment, "PREPARED_STATEMENTS": "true"}
     lacks = "; ".join(has.lacks)
     return Step("services", "tests on PostgreSQL and Redis", command, environment, lacks, alone=True)
+
+
+def upgrades(has: Services) -> Step:
+    """A database of its own. What an earlier commit leaves there, this one ends, and the other way round."""
+    command = [sys.executable, ".ci/upgrades.py"]
+    return Step("services", "an upgrade, and going back", command, {}, "; ".join(has.lacks), cut_off=3, waits=True)
 
 
 def browser(folder: Path) -> Step:
@@ -320,7 +327,7 @@ def summary(passed: list[Step], failed: list[Step], missing: list[Step], cut_off
     for step in missing:
         print(f"  NOT RUN  {step.name}: {step.lacks}")
     for step in cut_off:
-        print(f"  NOT RUN  {step.name}: nobody outside could be asked, so nothing is known.")
+        print(f"  NOT RUN  {step.name}: it says above what it lacks, so nothing is known.")
     if missing and in_ci:
         print("  CI is set, so what was not run counts as failed.")
     print("=" * 95, flush=True)
