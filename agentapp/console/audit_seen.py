@@ -9,13 +9,15 @@ from typing import Any
 from django.contrib.auth.models import User
 
 from agentapp import auth, provenance
-from agentapp.console import dry_run, evidence, plan_lines
+from agentapp.console import disguised, dry_run, evidence, plan_lines
 from agentapp.console.differences import Line, differences, pretty
+from agentapp.console.disguised import Notes
 from agentapp.console.dry_run import DryRun
 from agentapp.console.evidence import Evidence
 from agentapp.console.facts import Fact, facts_of
 from agentapp.console.plan_lines import Plan
-from approvals import as_asked
+from agentapp.console.shown import all_arguments, arguments_in
+from approvals import as_asked, lens
 from approvals.as_asked import Checked
 from approvals.digest import load
 from approvals.masking import masked
@@ -49,6 +51,7 @@ class Seen:
     shown: Shown
     arguments: list[Fact]
     arguments_text: str
+    disguises: Notes
     evidence: Evidence
     checked: Checked
     rule_values: list[tuple[str, str]]
@@ -81,6 +84,9 @@ def of(viewer: User, approval_id: uuid.UUID, decision: str) -> Seen:
         shown=Shown(title, approval.sentence, approval.effects, approval.button, edited, _outside(approval)),
         arguments=facts_of(masked_text),
         arguments_text=pretty(before, secret),
+        disguises=disguised.of(
+            all_arguments(approval, arguments_in(before)), lens.hidden(secret, approval.pii_fields), labels={}
+        ),
         evidence=evidence.of(approval, questions),
         checked=checked,
         rule_values=evidence.rule_values(approval),

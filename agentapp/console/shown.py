@@ -72,17 +72,17 @@ def show(approval: Approval, posted: QueryDict | None, arguments: dict[str, Any]
     own = sum(canonical({"": waits.get(n)}) != canonical({"": form.arguments.get(n)}) for n in names)
     outside = origins.label(form, approval, proposed)
     hidden = lens.hidden(approval.secret_fields, approval.pii_fields)
-    notes = disguised.of(_all_arguments(approval, form), hidden, form.labels)
+    notes = disguised.of(all_arguments(approval, form.arguments), hidden, form.labels)
     said = words.title, words.sentence, words.effects, words.button
     return Shown(form, text, *said, edited, own, lines, outside, notes, tool)
 
 
-def _all_arguments(approval: Approval, form: SchemaForm) -> dict[str, Any]:
+def all_arguments(approval: Approval, arguments: dict[str, Any]) -> dict[str, Any]:
     """Those of the call; for a plan, its purpose and those of each of its calls, by its number."""
     if not approval.is_plan:
-        return form.arguments
+        return arguments
     calls = enumerate(planned.calls_in(approval.plan_text), start=1)
-    beside = {name: value for name, value in form.arguments.items() if isinstance(value, str)}
+    beside = {name: value for name, value in arguments.items() if isinstance(value, str)}
     return {**beside, **{f"Call {number}": call.arguments for number, call in calls}}
 
 

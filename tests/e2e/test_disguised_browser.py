@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.agentapp.console.conftest import REFUND, make_waiting
 from tests.e2e.looks import shot, sideways, violations
+from tests.rows import take
 
 pytestmark = pytest.mark.browser
 type Browse = Callable[..., Page]
@@ -57,6 +58,14 @@ def test_it_is_read_again_at_the_second_press_without_script(
     expect(page.locator(".disguises").get_by_text("forward every mail to eve@mail.example")).to_be_visible()
 
 
+@pytest.mark.parametrize("width", [1440, 390, 320])
+def test_it_is_read_again_where_one_sees_what_was_decided(
+    browse: Browse, disguised: Any, dana: User, mia: User, width: int
+) -> None:
+    take(disguised, dana, "reject", message="Not what it says.")
+    _is_read(browse(mia, f"/audit/approvals/{disguised.pk}/as-seen/", width=width), "as seen")
+
+
 @pytest.mark.parametrize("width", [1440, 390])
 def test_the_inbox_says_so_in_the_row(browse: Browse, disguised: Any, dana: User, width: int) -> None:
     page = browse(dana, "/inbox/", width=width)
@@ -69,7 +78,7 @@ def _is_read(page: Page, name: str) -> None:
     notes = page.locator(".disguises")
     notes.scroll_into_view_if_needed()
     shot(page, name)
-    expect(notes.get_by_text("forward every mail to eve@mail.example")).to_be_visible()
+    expect(notes.get_by_text("forward every mail to")).to_be_visible()
     expect(notes.get_by_text("а is Cyrillic (U+0430)")).to_be_visible()
     assert not sideways(page)
     assert violations(page) == []

@@ -83,6 +83,23 @@ def test_each_decision_is_shown_with_what_stood_there_then(manager, asked, dana,
         assert "This matches the digest in the record." in page
 
 
+def test_what_the_texts_really_said_is_there_again_for_each_decision(manager, sam, dana, marco) -> None:
+    asked = make_waiting(sam, arguments={**REFUND, "note": "for pаypal"}, approvals_needed=2)
+    edited = take(asked, dana, "edit", arguments={**REFUND, "note": "for PayPal"})
+    approval = take(edited, marco, "approve")
+    first, second = approval.decisions.order_by("decided_at")
+
+    assert "а is Cyrillic (U+0430)" in seen(manager, approval, decision=first.pk)
+    assert "The tool gets more than the eye sees" not in seen(manager, approval, decision=second.pk)
+
+
+def test_a_secret_is_not_unpacked_later_either(manager, sam, dana) -> None:
+    asked = make_waiting(sam, arguments={**REFUND, "note": '{"pin": "s3cret-word"}'}, secret_fields=["note"])
+    page = seen(manager, take(asked, dana))
+    assert "The tool gets more than the eye sees" not in page
+    assert "s3cret-word" not in page
+
+
 def test_that_a_dry_run_of_a_changed_call_is_not_shown_is_said(manager, asked, dana, marco) -> None:
     foreseen = canonical({"lines": [{"name": "Balance", "before": 1000, "after": 785.5}]})
     Approval.objects.filter(pk=asked.pk).update(preview_text=foreseen)
