@@ -144,6 +144,31 @@ def test_nothing_runs_as_root_or_writes_where_it_need_not():
     assert re.search(r"^USER (?!root)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
 
 
+def test_nobody_reaches_a_pod_but_at_the_port_of_web_processes():
+    policies = [told["spec"] for told in MANIFESTS if told["kind"] == "NetworkPolicy"]
+    everything, web = sorted(policies, key=lambda spec: len(spec["podSelector"]["matchLabels"]))
+    for name, pod in (
+        (t["metadata"]["name"], t["spec"]["template"]) for t in MANIFESTS if "template" in t.get("spec", {})
+    ):
+        assert everything["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items(), name
+        is_web = web["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+        assert is_web is (name == "countersign-web")
+    assert "ingress" not in everything
+    [container] = PODS["countersign-web"]["containers"]
+    assert [port["port"] for rule in web["ingress"] for port in rule["ports"]] == [container["ports"][0]["name"]]
+
+
+def test_what_several_run_of_is_never_taken_away_all_at_once():
+    kept = {
+        told["spec"]["selector"]["matchLabels"]["part"] for told in MANIFESTS if told["kind"] == "PodDisruptionBudget"
+    }
+    several = {
+        told["metadata"]["labels"]["part"]
+        for told in (t["spec"]["template"] for t in MANIFESTS if t.get("spec", {}).get("replicas", 1) > 1)
+    }
+    assert kept == several == {"web", "worker"}
+
+
 def test_every_part_of_compose_is_bounded_and_watched():
     for name, service in COMPOSE["services"].items():
         assert service["mem_limit"], name
