@@ -9,6 +9,7 @@ from pathlib import Path
 import upgrade_tools
 from django.contrib.auth.models import Group, User
 from django.core.management import call_command
+from django.db.models import QuerySet
 
 from agentapp import actions, loop
 from agentapp.models import Agent, Run, Tool, ToolExecution
@@ -19,6 +20,7 @@ from approvals.models import Approval
 WAITING, APPROVED, IN_DOUBT = 50, 10, 5
 REJECTED = {f"waits-{number}" for number in range(0, WAITING, 5)}
 RETRIED = "doubt-0"
+DAY = "day-"
 FOUND_OUT = {"doubt-0": "retry", "doubt-1": "happened", "doubt-2": "happened", "doubt-3": "did_not_happen",
              "doubt-4": "did_not_happen"}  # fmt: skip
 TIMEOUT_SECONDS = 300
@@ -48,17 +50,23 @@ def leave() -> None:
         _start("pay", f"approved-{number}")
     _drive_until(lambda: _pending() == WAITING + APPROVED)
     _decide("pay", only="approved-")
+    _stand_as_left()
+
+
+def _stand_as_left() -> None:
     approved = Approval.objects.filter(state="approved").count()
     print(f"{_pending()} calls wait, {approved} are approved and have not begun, {len(_in_doubt())} are in doubt")
-    assert (_pending(), approved, len(upgrade_tools.effects())) == (WAITING, APPROVED, IN_DOUBT)
+    assert (_pending(), approved, len(_in_doubt())) == (WAITING, APPROVED, IN_DOUBT)
+    assert len(upgrade_tools.effects()) == IN_DOUBT
 
 
 def go_on(ready: str, stop: str) -> None:
-    """Start and drive runs, as during a working day, until the file `stop` is there."""
-    done = 0
+    """Start and drive runs, as during a working day, until the file `stop` is there. They are no others than these."""
+    done, deadline = 0, time.monotonic() + TIMEOUT_SECONDS
     while not Path(stop).exists():
-        run = _start("look", f"day-{done}")
-        _drive_until(lambda run=run: Run.objects.get(pk=run.pk).state == "succeeded")
+        assert time.monotonic() < deadline, "nobody said when to stop"
+        mine = Run.objects.filter(pk=_start("look", f"{DAY}{done}").pk)
+        _drive_until(lambda mine=mine: mine.get().state == "succeeded", mine)
         done += 1
         Path(ready).touch()
     print(f"{done} runs began and ended meanwhile")
@@ -66,10 +74,11 @@ def go_on(ready: str, stop: str) -> None:
 
 def finish() -> None:
     """People decide and find out what is left; everything ends, and each payment has happened as often as it should."""
+    _stand_as_left()
     user = User.objects.get(username="dana")
     for call in _in_doubt():
         actions.resolve_outcome(call.pk, FOUND_OUT[_item(call)], "They were asked.", user)
-    runs = Run.objects.exclude(input__startswith="day-")
+    runs = Run.objects.exclude(input__startswith=DAY)
     open_runs = runs.exclude(state__in=Run.FINAL)
 
     def done() -> bool:
@@ -77,7 +86,7 @@ def finish() -> None:
         _decide("pay_in_doubt")
         return not open_runs.exists()
 
-    _drive_until(done)
+    _drive_until(done, runs)
     items = {f"waits-{number}" for number in range(WAITING)} - REJECTED
     expected = sorted([*items, *(f"approved-{number}" for number in range(APPROVED)), *FOUND_OUT, RETRIED])
     assert sorted(upgrade_tools.effects()) == expected
@@ -115,9 +124,10 @@ def _in_doubt() -> list[ToolExecution]:
     return list(ToolExecution.objects.filter(state=ToolExecution.State.OUTCOME_UNKNOWN))
 
 
-def _drive_until(seen: Callable[[], bool]) -> None:
+def _drive_until(seen: Callable[[], bool], runs: QuerySet[Run] | None = None) -> None:
+    runs = Run.objects.all() if runs is None else runs
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while not seen():
-        assert time.monotonic() < deadline, list(Run.objects.values_list("input", "state", "waiting_for"))
-        for run in Run.objects.exclude(state__in=Run.FINAL):
+        assert time.monotonic() < deadline, list(runs.values_list("input", "state", "waiting_for"))
+        for run in runs.exclude(state__in=Run.FINAL):
             loop.drive(run.pk)

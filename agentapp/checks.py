@@ -128,7 +128,7 @@ def ledger_is_guarded(databases: Sequence[str] | None = None, **kwargs: Any) -> 
     return [
         Error(
             f"The database does not guard the ledger: {', '.join(sorted(missing))} is missing.",
-            hint="Put the triggers back: manage.py shell -c "
+            hint="Put the triggers back, as the owner of the tables: manage.py shell -c "
             "'from django.db import connection; from approvals import append_only; append_only.install(connection)'. "
             "Then run manage.py verify_ledger.",
             id="countersign.E010",
