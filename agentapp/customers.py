@@ -17,6 +17,8 @@ from approvals.digest import storable
 from approvals.models import Approval, ApprovalKind, DecisionType
 
 MAX_LINK_HOURS = 24 * 30
+# A customer learns nothing about agents, their tools and whom they are kept to.
+_NOBODY_ANSWERS = "This cannot be answered here at the moment. Ask for a person, or send it again later."
 _NO_REQUEST = "There is nothing with this id to confirm here."
 NOT_THE_CUSTOMER = (
     "A member of our team who asked for this, or made this link, has opened it in this browser, so it cannot be "
@@ -87,6 +89,7 @@ def open_conversation(agent_name: str, key: str, customer: str, user: User, via:
             raise Refused("forbidden", "This conversation belongs to somebody else.", "key")
         if conversation.customer.strip() != name:
             raise Refused("conversation_exists", "A conversation with this name belongs to another customer.", "key")
+        _check_starter(conversation, agent, user)
         is_new = conversations.open_channel(conversation, ledger.actor_of(user, via))
     conversation.has_channel = True
     return conversation, is_new
@@ -117,6 +120,7 @@ def make_link(access: Access, hours: int) -> CustomerLink:
     """A link for the customer. What is said through it starts runs in the name of the person who makes it."""
     if not 1 <= hours <= MAX_LINK_HOURS:
         raise Refused("invalid", f"A link can be valid for 1 to {MAX_LINK_HOURS} hours.", "hours")
+    _check_starter(access.conversation, access.conversation.agent, access.user)
     expires_at = clock.asked() + timedelta(hours=hours)
     actor = ledger.actor_of(access.user, access.via)
     return customer_links.make(access.conversation, access.user, expires_at, actor, access.token)
@@ -141,9 +145,17 @@ def write(access: Access, text: str, expected_version: int | None = None, key: s
     try:
         return starting.start_run_once(new, access.user, access.token)
     except Refused as refused:
-        if refused.code != open_runs.CODE:
-            raise
-        raise Refused(open_runs.CODE, "Too much is under way here at the moment. Send it again later.") from refused
+        if refused.code == open_runs.CODE:
+            raise Refused(refused.code, "Too much is under way here at the moment. Send it again later.") from refused
+        if refused.field == "agent":
+            raise Refused(refused.code, _NOBODY_ANSWERS) from refused
+        raise
+
+
+def _check_starter(conversation: Conversation, agent: Agent, user: User) -> None:
+    """What the customer says starts runs of this person, unless a person answers."""
+    if conversation.mode != Conversation.Mode.MANUAL:
+        starting.check_starter(agent, "", user)
 
 
 def confirm(access: Access, approval_id: uuid.UUID, answer: Answer) -> decisions.Taken:

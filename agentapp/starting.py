@@ -216,10 +216,9 @@ def _check_new_run(new: NewRun, agent: Agent) -> None:
             raise Refused("invalid", str(error), error.field) from error
 
 
-def _check_starter(new: NewRun, agent: Agent, user: User) -> None:
-    """Refuse before a model is asked. What changes later is checked before each call."""
-    kept = starters.barred_from(agent, new.route, user) if new.mocks is None else []
-    if kept:
+def check_starter(agent: Agent, route: str, user: User) -> None:
+    """Refuse before a model is asked: raises Refused. What changes later is checked before each call."""
+    if kept := starters.barred_from(agent, route, user):
         why = f"{agent.name} has tools that only other people's runs may call: {', '.join(kept)}."
         raise Refused("forbidden", why, "agent")
 
@@ -269,8 +268,8 @@ def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, d
     )
     via = f"token {token.name}" if token else ""
     if conversation is None:
-        _check_starter(new, agent, user)
         if new.mocks is None:
+            check_starter(agent, new.route, user)
             open_runs.limit(user)
         started = Started(runs.create(start, via))
     else:
@@ -280,7 +279,7 @@ def _create_run(new: NewRun, agent: Agent, user: User, token: ApiToken | None, d
             return earlier
         # A message that a person answers starts nothing, and a run that replaces another is not one more.
         if turn.begins_a_run:
-            _check_starter(new, agent, user)
+            check_starter(agent, new.route, user)
         if turn.begins_one_more:
             open_runs.limit(user)
         try:

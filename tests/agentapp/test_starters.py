@@ -10,10 +10,11 @@ from django.db.models import ProtectedError
 from django.test import Client
 from django.utils import timezone
 
-from agentapp import actions, context_variables, executor, runs, starters, toolset, trying
-from agentapp.models import Agent, ContextVariable, Route, Run, Tool, ToolExecution
+from agentapp import actions, context_variables, customers, executor, runs, starters, toolset, trying
+from agentapp.models import Agent, ContextVariable, Conversation, Route, Run, Tool, ToolExecution
 from approvals import configuration
 from approvals.models import Event, Rule
+from tests.agentapp.customers_at_work import access_to, say
 from tests.clerk_tools import effects_of
 from tests.conftest import Clerk, call, calls, says
 from tests.teams import Team, child_of
@@ -181,6 +182,35 @@ class TestCalling:
         assert actions.start_run_once(
             actions.NewRun("clerk", "Hello?", conversation="ticket-7", customer="Ana"), clerk.starter
         ).kept
+
+    def test_nobody_opens_a_conversation_whose_messages_would_be_refused(self, clerk: Clerk, payers: Group) -> None:
+        with pytest.raises(actions.Refused, match="only other people's runs may call: pay") as found:
+            access_to(clerk)
+        assert (found.value.code, found.value.field) == ("forbidden", "agent")
+        assert not Conversation.objects.exists()
+
+    def test_nor_makes_a_link_to_one_unless_a_person_answers(self, clerk: Clerk, dana: User, payers: Group) -> None:
+        clerk.starter.groups.add(payers)
+        access = access_to(clerk)
+        run = say(access, "Hello?")
+        clerk.starter.groups.remove(payers)
+        with pytest.raises(actions.Refused, match="only other people's runs may call: pay"):
+            customers.make_link(access, 1)
+        customers.ask_for_person(access)
+        actions.take_over_run(run.pk, dana)
+        access.conversation.refresh_from_db()
+        assert customers.make_link(access, 1).conversation == access.conversation
+        assert access_to(clerk).conversation == access.conversation
+
+    def test_the_customer_learns_nothing_about_tools(self, clerk: Clerk, payers: Group) -> None:
+        clerk.starter.groups.add(payers)
+        access = access_to(clerk)
+        clerk.starter.groups.remove(payers)
+        with pytest.raises(actions.Refused) as found:
+            say(access, "Hello?")
+        assert (found.value.code, found.value.message) == (
+            "forbidden", "This cannot be answered here at the moment. Ask for a person, or send it again later.",
+        )  # fmt: skip
 
     def test_an_inactive_member_counts_as_none(self, clerk: Clerk, payers: Group) -> None:
         clerk.starter.groups.add(payers)
