@@ -13,6 +13,8 @@ from agentapp import auth
 from tests.security import surface
 from tests.security.surface import API, ROLES, World
 
+# Lines about something else than an address, which other tests read.
+OTHER = ("STREAM ", "MAIL ")
 TABLE = Path(__file__).with_name("matrix.txt")
 OF_API = ROLES[1:]
 ADMIN = "admin/"
@@ -44,7 +46,7 @@ def pages() -> list[str]:
 
 
 def test_every_address_has_its_line_and_every_line_its_address() -> None:
-    listed = set(table())
+    listed = {name for name in table() if not name.startswith(OTHER)}
     there = {*pages(), *(f"{method} {route} | {scope}" for method, route, scope in surface.operations())}
     assert (sorted(there - listed), sorted(listed - there)) == ([], [])
 
