@@ -1,7 +1,7 @@
 """Everything `make test` runs, and finally a prominent list of what it could not run and why.
 
 Groups: checks, embedded, services, browser, stack, faults; none named means all. With CI set, what cannot run fails,
-but for the look-up of known weaknesses, which needs somebody outside, and upgrades in a shallow clone.
+but for the look-up of known weaknesses, which needs somebody outside, and upgrades in a clone without history.
 """
 
 import base64
@@ -49,7 +49,7 @@ class Step:
     environment: dict[str, str] = field(default_factory=dict)
     lacks: str = ""
     cut_off: int = 0
-    """The exit status of the command if it lacks somebody outside, or if this clone is shallow."""
+    """The exit status of the command if it lacks somebody outside, or the history of this clone."""
     alone: bool = False
     """It uses all processors itself, or what it makes is needed by others."""
     waits: bool = False

@@ -3,7 +3,7 @@
 upgrades.py [COMMIT]: needs PostgreSQL and a superuser of it, as TEST_DATABASE_URL or at 127.0.0.1:5432. COMMIT is the
 earlier release; if not given, the last commit before the newest migration. While its tables change, it goes on starting
 and driving runs. As in production, the owner of the tables migrates, and everything else connects as another role.
-Exits with status 3 if this is a shallow clone, which does not reach back that far.
+Exits with status 3 if this clone does not reach back that far, as a shallow one does not.
 """
 
 import os
@@ -23,7 +23,7 @@ SERVER = os.environ.get("TEST_DATABASE_URL", "postgres://postgres@127.0.0.1:5432
 PRODUCT = f"countersign_upgrades_{os.getpid()}"
 OWNER = f"{PRODUCT}_owner"
 PASSWORD = secrets.token_hex(16)
-SHALLOW = 3
+NO_HISTORY = 3
 TIMEOUT_SECONDS = 600
 
 
@@ -127,12 +127,12 @@ def git(*arguments: str, check: bool = False) -> str:
 
 
 def before_the_newest_migration() -> str:
-    """Exits if this is a shallow clone, whose oldest commit only seems to have added everything."""
+    """Exits if this clone does not reach back that far: its oldest commit seems to have added everything."""
     newest = git("log", "-1", "--format=%H", "--diff-filter=A", "--", "*/migrations/0*.py", check=True)
     earlier = git("rev-parse", "--verify", "--quiet", f"{newest}^")
-    if not earlier and git("rev-parse", "--is-shallow-repository", check=True) == "true":
-        print("This clone is shallow: it has no commit from before the newest migration.")
-        sys.exit(SHALLOW)
+    if not earlier:
+        print("This clone has no commit from before the newest migration.")
+        sys.exit(NO_HISTORY)
     return earlier
 
 
