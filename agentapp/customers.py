@@ -18,7 +18,7 @@ from approvals.models import Approval, ApprovalKind, DecisionType
 
 MAX_LINK_HOURS = 24 * 30
 # A customer learns nothing about agents, their tools and whom they are kept to.
-_NOBODY_ANSWERS = "This cannot be answered here at the moment. Ask for a person, or send it again later."
+NOBODY_ANSWERS = "This conversation cannot go on here. Please get in touch with us another way."
 _NO_REQUEST = "There is nothing with this id to confirm here."
 NOT_THE_CUSTOMER = (
     "A member of our team who asked for this, or made this link, has opened it in this browser, so it cannot be "
@@ -89,7 +89,8 @@ def open_conversation(agent_name: str, key: str, customer: str, user: User, via:
             raise Refused("forbidden", "This conversation belongs to somebody else.", "key")
         if conversation.customer.strip() != name:
             raise Refused("conversation_exists", "A conversation with this name belongs to another customer.", "key")
-        _check_starter(conversation, agent, user)
+        if not conversation.has_channel:
+            _check_starter(conversation, agent, user)
         is_new = conversations.open_channel(conversation, ledger.actor_of(user, via))
     conversation.has_channel = True
     return conversation, is_new
@@ -148,7 +149,7 @@ def write(access: Access, text: str, expected_version: int | None = None, key: s
         if refused.code == open_runs.CODE:
             raise Refused(refused.code, "Too much is under way here at the moment. Send it again later.") from refused
         if refused.field == "agent":
-            raise Refused(refused.code, _NOBODY_ANSWERS) from refused
+            raise Refused("forbidden", NOBODY_ANSWERS) from refused
         raise
 
 

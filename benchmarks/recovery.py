@@ -35,6 +35,9 @@ def main() -> None:
     with staging.stage() as stage:
         environment = refund.environment_of(stage, kills=False)
         environment["TOOL_MODULES"] = "benchmarks.recovery_tools,agentapp.tools.planning"
+        for name in ("LEASE_SECONDS", "SWEEP_SECONDS"):  # as shipped
+            environment.pop(name, None)
+            os.environ.pop(name, None)
         os.environ |= environment
         import django
 
@@ -75,7 +78,9 @@ def stood_still(
 
             staging.until(holds_all, "a worker to hold every run")
             time.sleep(drawn.uniform(0.5, 4))  # at any time of a lease
-            held.update(watcher.execute(HELD).fetchall())
+            held = dict(watcher.execute(HELD).fetchall())
+            if len(held) != told.runs:
+                sys.exit("A run ended before its worker was killed.")
             worker.kill()
             worker.wait()
             killed = time.monotonic()

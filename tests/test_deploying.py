@@ -332,7 +332,7 @@ def test_without_a_key_the_service_that_all_others_wait_for_fails(tmp_path):
 
 def test_what_is_done_in_containers_names_services_that_exist():
     page = (ROOT / "docs/operating.md").read_text()
-    named = re.findall(r"^docker compose (?:exec|run) (?:--?\S+ )*(\w+) (\w+)", page, re.MULTILINE)
+    named = re.findall(r"^(?:# [\w ]+: )?docker compose (?:exec|run) (?:--?\S+ )*(\w+) (\w+)", page, re.MULTILINE)
     assert len(named) > 5
     assert {service for service, _ in named} <= set(COMPOSE["services"])
     told = yaml.safe_load(re.findall(r"^```yaml\n(services:\n.*?)^```", page, re.MULTILINE | re.DOTALL)[0])

@@ -26,8 +26,7 @@ from approvals.models import Approval
 
 # What a customer reads where the sentence for staff would not help.
 _WORDS = {
-    "forbidden": "This conversation cannot go on here. Please get in touch with us another way.",
-    "unknown_agent": "This conversation cannot go on here. Please get in touch with us another way.",
+    "forbidden": customers.NOBODY_ANSWERS,
     "erased": "What was said here has been erased, so you cannot go on here. Please get in touch with us again.",
     "not_found": "This question is no longer open. Nothing was done.",
     "changed": "This question has changed meanwhile. Look at it again, then answer.",

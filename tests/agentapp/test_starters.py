@@ -209,8 +209,20 @@ class TestCalling:
         with pytest.raises(actions.Refused) as found:
             say(access, "Hello?")
         assert (found.value.code, found.value.message) == (
-            "forbidden", "This cannot be answered here at the moment. Ask for a person, or send it again later.",
+            "forbidden", "This conversation cannot go on here. Please get in touch with us another way.",
         )  # fmt: skip
+
+    def test_nor_about_an_agent_that_is_switched_off(self, clerk: Clerk) -> None:
+        access = access_to(clerk)
+        Agent.objects.filter(pk=clerk.agent.pk).update(enabled=False)
+        with pytest.raises(actions.Refused, match="cannot go on here"):
+            say(access, "Hello?")
+
+    def test_opening_it_again_changes_nothing(self, clerk: Clerk, payers: Group) -> None:
+        clerk.starter.groups.add(payers)
+        access = access_to(clerk)
+        clerk.starter.groups.remove(payers)
+        assert access_to(clerk).conversation == access.conversation
 
     def test_an_inactive_member_counts_as_none(self, clerk: Clerk, payers: Group) -> None:
         clerk.starter.groups.add(payers)
