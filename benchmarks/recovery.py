@@ -67,16 +67,10 @@ def stood_still(
         watcher = stack.enter_context(stage.watch())
         stack.enter_context(staging.processes([beat], stage.folder, environment))
         for number in range(told.kills):
-            worker = begin(stack, stage, environment, told.runs, f"held{number}")
+            worker = begin(stack, stage, environment, told.runs, 2 * number)
             time.sleep(drawn.uniform(0, sweep_seconds))  # at any time between two sweeps
             start(told.runs)
-            held = dict[str, str]()
-
-            def holds_all(held: dict[str, str] = held) -> bool:
-                held |= dict(watcher.execute(HELD).fetchall())
-                return len(held) == told.runs
-
-            staging.until(holds_all, "a worker to hold every run")
+            staging.until(lambda: len(watcher.execute(HELD).fetchall()) == told.runs, "a worker to hold every run")
             time.sleep(drawn.uniform(0.5, 4))  # at any time of a lease
             held = dict(watcher.execute(HELD).fetchall())
             if len(held) != told.runs:
@@ -84,7 +78,7 @@ def stood_still(
             worker.kill()
             worker.wait()
             killed = time.monotonic()
-            other = begin(stack, stage, environment, told.runs, f"takes-over{number}")
+            other = begin(stack, stage, environment, told.runs, 2 * number + 1)
             went_on = dict[str, float]()
 
             def all_went_on(held: dict[str, str] = held, went_on: dict[str, float] = went_on) -> bool:
@@ -101,9 +95,8 @@ def stood_still(
     return took
 
 
-def begin(stack: ExitStack, stage: staging.Stage, environment: dict[str, str], threads: int, name: str) -> Any:
-    options = ["-P", "threads", "-c", str(threads), "-n", f"{name}@%h", "-l", "ERROR"]
-    command = [sys.executable, "-m", "celery", "-A", "agentapp", "worker", *options]
+def begin(stack: ExitStack, stage: staging.Stage, environment: dict[str, str], threads: int, number: int) -> Any:
+    command = refund.worker(argparse.Namespace(pool="threads", concurrency=threads), number)
     [process] = stack.enter_context(staging.processes([command], stage.folder, refund.of_workers(environment)))
     return process
 

@@ -1,6 +1,7 @@
 """The stream over its real ASGI route, with the hub woken by real commits of other connections."""
 
 import asyncio
+import contextlib
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -117,6 +118,12 @@ class Stream:
         except TimeoutError:
             return True
         return False
+
+    async def arriving(self) -> AsyncIterator[str]:
+        """The names of what arrives, until nothing has for a second, or the stream has ended."""
+        with contextlib.suppress(TimeoutError):
+            while (found := await asyncio.wait_for(self._events.get(), 1)) is not None:
+                yield found[0]
 
     async def leave(self) -> None:
         self._gone.set()

@@ -3,8 +3,6 @@
 Each line says who learns of something in the starter's run.
 """
 
-import asyncio
-from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
 import pytest
@@ -13,7 +11,7 @@ from agentapp import preferences
 from agentapp.models import Run
 from approvals import ledger, notify, people
 from approvals.models import Approval, Notification
-from tests.agentapp.test_live import Stream, commit, cookie_of, listening, play
+from tests.agentapp.test_live import commit, cookie_of, listening, play
 from tests.security import surface
 from tests.security.surface import ROLES, World
 from tests.security.test_matrix import OTHER, table
@@ -58,9 +56,9 @@ def test_each_topic_is_heard_by_the_roles_the_table_says(world: World) -> None:
                     await stream.told()
             await commit(run, "approval.requested")
             # Whoever is to hear nothing could hear as late as somebody who hears it.
-            heard["starter"] = {name async for name in arriving(streams["starter"])}
+            heard["starter"] = {name async for name in streams["starter"].arriving()}
             for role, stream in streams.items():
-                heard[role] = heard.get(role, set()) | {name async for name in arriving(stream)}
+                heard[role] = heard.get(role, set()) | {name async for name in stream.arriving()}
 
     play(scene)
     found = {
@@ -70,18 +68,6 @@ def test_each_topic_is_heard_by_the_roles_the_table_says(world: World) -> None:
         for topic, name in asked.items()
     }
     assert found == letters(table(), STREAM)
-
-
-async def arriving(stream: Stream) -> AsyncIterator[str]:
-    """The names of what arrives, until nothing has for a second, or the stream ends."""
-    while True:
-        try:
-            found = await asyncio.wait_for(stream._events.get(), 1)
-        except TimeoutError:
-            return
-        if found is None:
-            return
-        yield found[0]
 
 
 def test_mail_of_each_kind_reaches_the_roles_the_table_says(world: World) -> None:
