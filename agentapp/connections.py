@@ -13,6 +13,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 # A server that does not accept a connection, or does not answer, within this time counts as unreachable.
 DATABASE_CONNECTS_WITHIN_SECONDS = 5
+# While it is known to be away, nobody waits longer than this. Whoever asks makes the pool try again.
+DATABASE_AWAY_WAITS_SECONDS = 1
 BROKER_ANSWERS_WITHIN_SECONDS = 3
 CACHE_ANSWERS_WITHIN_SECONDS = 1
 # A vanished host closes nothing: the kernel finds out, within a minute if the connection is idle, within half a minute
@@ -55,7 +57,14 @@ def database(url: str, pool_size: int, prepares: bool = False, by_transaction: b
             **_KEEPALIVE,
             **(_PREPARED if prepares else {}),
             **asked,
-            "pool": {"min_size": 1, "max_size": pool_size, "timeout": 10, "check": nothing_was_said},
+            "pool": {
+                "min_size": 1,
+                "max_size": pool_size,
+                "timeout": DATABASE_CONNECTS_WITHIN_SECONDS,
+                # It waits twice as long before each try to connect. After so long it begins anew when somebody asks;
+                # with its own five minutes, an outage could last twice as long as the server was away.
+                "reconnect_timeout": DATABASE_CONNECTS_WITHIN_SECONDS,
+            },
         }
         config["DISABLE_SERVER_SIDE_CURSORS"] = by_transaction
         config["ENGINE"] = POSTGRESQL
@@ -79,17 +88,17 @@ def listening(url: str) -> dict[str, Any]:
     return {"connect_timeout": DATABASE_CONNECTS_WITHIN_SECONDS, **_KEEPALIVE, **asked}
 
 
-def nothing_was_said(connection: Any) -> None:
-    """Raise if a connection is no longer usable: the pool then gives another.
+def was_ended(idle: Any) -> bool:
+    """Whether the server has ended an idle connection.
 
     A server that goes away says so or closes the connection; a healthy server sends nothing to an idle one. So checking
     the socket is enough, without sending a statement.
     """
-    idle = select.poll()
-    idle.register(connection.fileno(), select.POLLIN)
-    if idle.poll(0):
-        connection.close()  # otherwise the pool takes it back
-        raise ConnectionError("The server has ended this connection while it was idle.")
+    if idle.closed:
+        return True
+    asked = select.poll()
+    asked.register(idle.fileno(), select.POLLIN)
+    return bool(asked.poll(0))
 
 
 def broker_url(redis_url: str) -> str:

@@ -19,6 +19,8 @@ from approvals.proof import signing_key, verifying
 
 # How long one look serves all pages of a process; how long pages that do not look themselves show it.
 LOOKED_AT_FOR_SECONDS = 5
+# That nothing can be served is soon looked at again: nothing is sent to a web server that says so.
+UNAVAILABLE_FOR_SECONDS = 1
 SHOWN_FOR_SECONDS = 90
 LATE = timedelta(seconds=60)
 # The whole ledger is checked every day.
@@ -52,7 +54,8 @@ def current() -> list[Problem]:
     found: list[Problem] | None = caches["process"].get("health")
     if found is None:
         found = look()
-        caches["process"].set("health", found, LOOKED_AT_FOR_SECONDS)
+        lasts = UNAVAILABLE_FOR_SECONDS if any(problem.fatal for problem in found) else LOOKED_AT_FOR_SECONDS
+        caches["process"].set("health", found, lasts)
         caches["process"].set("health-shown", found, SHOWN_FOR_SECONDS)
     return found
 

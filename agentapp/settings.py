@@ -256,6 +256,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = connections.broker_options(EMBEDDED)
 # Installations that share a Redis need one queue each.
 CELERY_TASK_DEFAULT_QUEUE = env("QUEUE_NAME", "countersign", str, "a name")
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # never give up
 CELERY_BROKER_CHANNEL_ERROR_RETRY = True  # otherwise a full Redis that refuses a worker would end it
 # With 1 or more, the memory transport slows to a few messages a second.
 CELERY_WORKER_PREFETCH_MULTIPLIER = 0 if EMBEDDED else 1

@@ -7,6 +7,9 @@ from typing import Any
 
 import psycopg
 from django.db.backends.postgresql import base
+from psycopg_pool import PoolTimeout
+
+from agentapp.connections import DATABASE_AWAY_WAITS_SECONDS, DATABASE_CONNECTS_WITHIN_SECONDS, was_ended
 
 _MOST_REMEMBERED = 1024
 
@@ -33,11 +36,30 @@ def numbered(statement: str) -> bytes:
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Turns off just-in-time compilation of statements.
+    """Is quick to notice that the server was away, and turns off just-in-time compilation of statements.
 
     What a page asks about requests and rights has so many parts that PostgreSQL thinks it costly. It is answered in a
     few milliseconds, and compiling would take sixty each time.
     """
+
+    def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
+        """One from the pool that still leads to the server. Raises OperationalError if none is there in time.
+
+        The pool can check connections itself, but it waits before each next one, twice as long each time: after a
+        restart of the server it would find nothing usable among a dozen for half a minute.
+        """
+        pool = self.pool
+        if pool is None:
+            return super().get_new_connection(conn_params)
+        try:
+            while was_ended(found := super().get_new_connection(conn_params)):
+                found.close()  # so that the pool makes another
+                pool.putconn(found)
+        except PoolTimeout:
+            pool.timeout = DATABASE_AWAY_WAITS_SECONDS
+            raise
+        pool.timeout = DATABASE_CONNECTS_WITHIN_SECONDS
+        return found
 
     def get_connection_params(self) -> dict[str, Any]:
         params = super().get_connection_params()

@@ -1,23 +1,27 @@
 """A server that goes away and comes back is reconnected to; one that has vanished is detected."""
 
+import copy
 import os
 import sqlite3
 import subprocess
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psycopg
 import pytest
 from django.conf import settings
-from django.db import connection
-from psycopg_pool import ConnectionPool
+from django.db import OperationalError, connection
 
 from agentapp import connections
+from agentapp.celery import app
+from agentapp.postgresql.base import DatabaseWrapper
+from benchmarks.servers import free_port
+from tests.processes import until
 
-KEPT = 3
+KEPT = 8
 
 
 def options(url: str) -> dict[str, object]:
@@ -37,6 +41,12 @@ class TestOptions:
         assert found["connect_timeout"] == 5
         assert found["keepalives_idle"] == 30
         assert found["tcp_user_timeout"] == 30_000
+
+    def test_however_long_the_server_was_away_it_is_tried_every_few_seconds(self) -> None:
+        """Each wait between two tries is twice as long as the one before, until it gives up and begins anew."""
+        pool = options("postgres://anna@db.example/countersign")["pool"]
+        assert isinstance(pool, dict)
+        assert pool["reconnect_timeout"] == 5
 
     def test_what_sqlite_has_taken_is_stored(self, tmp_path: Path) -> None:
         """Otherwise a power cut loses the last commits, and a call that was begun is begun again."""
@@ -60,46 +70,77 @@ class TestOptions:
             cursor.execute("SHOW jit")
             assert cursor.fetchone() == ("off",)
 
+    def test_a_worker_waits_for_the_broker_for_as_long_as_it_takes(self) -> None:
+        """By itself, Celery ends a worker after a hundred tries, which take three quarters of an hour."""
+        assert app.conf.broker_connection_max_retries is None
+
     def test_other_databases_are_refused(self) -> None:
         with pytest.raises(ValueError, match="Only sqlite"):
             connections.database("mysql://anna@db.example/countersign", pool_size=4)
 
 
 @pytest.fixture
-def pool() -> Iterator[ConnectionPool]:
-    """Connections as this process's own pool keeps them, to the same server; each was used, and is idle."""
-    database = settings.DATABASES["default"]
-    kept = {"host": database["HOST"], "port": database["PORT"], "user": database["USER"], "dbname": "postgres"}
-    kept |= {"password": database["PASSWORD"], "autocommit": True}
-    check = connections.nothing_was_said
-    with ConnectionPool(kwargs=kept, min_size=KEPT, max_size=KEPT, timeout=10, check=check) as made:
-        made.wait(10)
-        yield made
+def apart(db: None) -> Iterator[DatabaseWrapper]:
+    """A connection as this process's threads have it, to the same server, with a pool of its own."""
+    made = DatabaseWrapper(copy.deepcopy(settings.DATABASES["default"]), "apart")
+    yield made
+    made.close()
+    made.close_pool()
 
 
-@pytest.mark.postgresql
-def test_connections_that_broke_while_they_lay_idle_are_not_given_out(pool: ConnectionPool) -> None:
-    broken = backends(pool)
-    assert len(broken) == KEPT
-    with psycopg.connect(**pool.kwargs) as server:  # as a restart of the server would
-        for backend in broken:
-            server.execute("SELECT pg_terminate_backend(%s, 5000)", [backend])
-    assert len(backends(pool) - broken) == KEPT
-
-
-@pytest.mark.postgresql
-def test_connections_that_are_well_are_given_out_again(pool: ConnectionPool) -> None:
-    assert backends(pool) == backends(pool)
-
-
-def backends(pool: ConnectionPool) -> set[int]:
-    """The server process behind each connection, with all connections taken at once."""
-    taken = [pool.getconn() for _ in range(KEPT)]
+def idle(apart: DatabaseWrapper) -> set[int]:
+    """The server processes behind connections that have been used, and now lie in the pool."""
+    apart.pool.open()
+    taken = [apart.pool.getconn() for _ in range(KEPT)]
     try:
         return {one.execute("SELECT pg_backend_pid()").fetchone()[0] for one in taken}
     finally:
         for one in taken:
-            pool.putconn(one)
+            apart.pool.putconn(one)
+
+
+def asked(apart: DatabaseWrapper) -> int:
+    """The server process that answered. Raises OperationalError if none did."""
+    try:
+        with apart.cursor() as cursor:
+            cursor.execute("SELECT pg_backend_pid()")
+            return int(cursor.fetchone()[0])
+    finally:
+        apart.close()
+
+
+@pytest.mark.postgresql
+def test_after_a_restart_of_the_server_the_first_to_ask_is_answered(apart: DatabaseWrapper) -> None:
+    broken = idle(apart)
+    assert len(broken) == KEPT
+    with psycopg.connect(**apart.pool.kwargs) as server:  # as a restart of the server would
+        for backend in broken:
+            server.execute("SELECT pg_terminate_backend(%s, 5000)", [backend])
+    assert asked(apart) not in broken
+
+
+@pytest.mark.postgresql
+def test_connections_that_are_well_are_given_out_again(apart: DatabaseWrapper) -> None:
+    assert asked(apart) in idle(apart)
+
+
+@pytest.mark.postgresql
+def test_while_the_server_is_known_to_be_away_nobody_waits_for_long(apart: DatabaseWrapper) -> None:
+    apart.pool.kwargs["port"], port = free_port(), apart.pool.kwargs["port"]
+    assert apart.pool.timeout == connections.DATABASE_CONNECTS_WITHIN_SECONDS
+    with pytest.raises(OperationalError, match=r"after 5\.00 sec"):
+        asked(apart)
+    with pytest.raises(OperationalError, match=r"after 1\.00 sec"):
+        asked(apart)
+    apart.pool.kwargs["port"] = port
+    until(lambda: answered(apart), "the pool to find the server again")
+    assert apart.pool.timeout == connections.DATABASE_CONNECTS_WITHIN_SECONDS
+
+
+def answered(apart: DatabaseWrapper) -> bool:
+    with suppress(OperationalError):
+        return bool(asked(apart))
+    return False
 
 
 def of_a_process(asked: str, **variables: str) -> list[str]:
@@ -120,7 +161,7 @@ def test_a_process_that_prepares_has_its_statements_planned_once(prepares: str, 
     asked = """
 import django; django.setup()
 from django.contrib.auth.models import Group
-from django.db import connection
+from django.db import OperationalError, connection
 for key in range(5): list(Group.objects.filter(pk=key))
 cursor = connection.cursor()
 cursor.execute("SELECT statement FROM pg_prepared_statements")
@@ -172,7 +213,7 @@ LISTENS_ELSEWHERE = """
 import asyncio, os
 import django; django.setup()
 import psycopg
-from django.db import connection
+from django.db import OperationalError, connection
 from agentapp import wakeups
 from approvals.append_only import ANNOUNCED_ON
 

@@ -2,6 +2,7 @@
 anything or keeps a page from loading.
 """
 
+import time
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -247,6 +248,17 @@ def test_it_is_looked_at_once_in_a_few_seconds(django_assert_num_queries):
     with django_assert_num_queries(1):
         health.current()
         health.current()
+
+
+def test_that_nothing_can_be_served_is_looked_at_again_after_a_second(monkeypatch: pytest.MonkeyPatch):
+    sweep.sweep()
+    with monkeypatch.context() as away:
+        away.setattr(BaseDatabaseWrapper, "cursor", no_database)
+        assert health.current() == [health.AWAY]
+    assert health.current() == [health.AWAY]
+    later = time.time() + health.UNAVAILABLE_FOR_SECONDS + 1
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert health.current() == []
 
 
 class TestBanner:
