@@ -73,7 +73,9 @@ class Line:
 
 
 class _OwnConnection(DatabaseWrapper):
-    """Django's connection, made for one thread."""
+    """Django's connection, made for one thread. The time that the thread has limits its statements."""
+
+    ends_long_statements = False
 
     def __init__(self, settings_dict: dict[str, Any], alias: str, line: Line) -> None:
         super().__init__(settings_dict, alias)

@@ -6,6 +6,7 @@ from itertools import count
 from typing import Any
 
 import psycopg
+from django.conf import settings
 from django.db.backends.postgresql import base
 from psycopg_pool import PoolTimeout
 
@@ -36,11 +37,14 @@ def numbered(statement: str) -> bytes:
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """Is quick to notice that the server was away, and turns off just-in-time compilation of statements.
+    """Is quick to notice that the server was away, limits how long a statement may take, and turns off just-in-time
+    compilation of statements.
 
     What a page asks about requests and rights has so many parts that PostgreSQL thinks it costly. It is answered in a
     few milliseconds, and compiling would take sixty each time.
     """
+
+    ends_long_statements = True
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
         """One from the pool that still leads to the server. Raises OperationalError if none is there in time.
@@ -69,6 +73,9 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     def _configure_connection(self, connection: Any) -> bool:
         super()._configure_connection(connection)  # type: ignore[misc]
+        # Behind a pooler that gives each transaction another connection, it would apply to somebody else's statements.
+        limited = self.ends_long_statements and settings.DATABASE_LISTENED_TO is None
+        seconds = settings.DATABASE_STATEMENT_SECONDS if limited else 0
         with connection.cursor() as cursor:
-            cursor.execute("SET jit = off")
+            cursor.execute(f"SET jit = off{f'; SET statement_timeout = {seconds * 1000:d}' if seconds else ''}")
         return True

@@ -59,6 +59,17 @@ def test_a_call_does_not_ask_through_the_pool(small_pool: Any) -> None:
     assert "pool" in connection.settings_dict["OPTIONS"]
 
 
+def limit() -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW statement_timeout")
+        return str(cursor.fetchone()[0])
+
+
+def test_the_time_of_a_call_limits_its_statements_and_nothing_else_does() -> None:
+    assert within(20, limit) == "0"
+    assert limit() == "30s"
+
+
 def test_the_connection_of_a_call_that_has_answered_is_closed(server: psycopg.Connection[Any]) -> None:
     backend = within(20, pid)
     until(lambda: not is_connected(server, backend), "the connection to be closed")

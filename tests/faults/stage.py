@@ -254,6 +254,8 @@ def environment(stage: Stage, url: str) -> dict[str, str]:
         "LOG_LEVEL": "WARNING",
         "PGOPTIONS": "",
         "NO_PROXY": "127.0.0.1",
+        # Shorter than a table is held from everybody.
+        "DATABASE_STATEMENT_SECONDS": "3",
     }
 
 

@@ -10,6 +10,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 # PostgreSQL's code for a lock that was not granted in time.
 NOT_GIVEN = "55P03"
+LIMITS = "SELECT set_config('lock_timeout', %s, false), set_config('statement_timeout', %s, false)"
 HELD = (
     "Something else held a table for {} s (MIGRATION_LOCK_SECONDS), and others wait behind the migration that wants "
     "it, so the migration was given up. It has changed nothing, and those before it stay done. Run `migrate` again; "
@@ -34,8 +35,10 @@ def _not_waiting_long(connection: BaseDatabaseWrapper) -> Iterator[None]:
         yield
         return
     with connection.cursor() as cursor:
-        # For PostgreSQL, 0 means no limit.
-        cursor.execute("SELECT set_config('lock_timeout', %s, false)", [f"{settings.MIGRATION_LOCK_SECONDS}s"])
+        cursor.execute("SELECT current_setting('lock_timeout'), current_setting('statement_timeout')")
+        usual = cursor.fetchone()
+        # For PostgreSQL, 0 means no limit: to rewrite a table or build an index takes as long as it takes.
+        cursor.execute(LIMITS, [f"{settings.MIGRATION_LOCK_SECONDS}s", "0"])
     try:
         yield
     except OperationalError as error:
@@ -45,4 +48,4 @@ def _not_waiting_long(connection: BaseDatabaseWrapper) -> Iterator[None]:
     finally:
         # The connection may belong to a pool and live on. One that is gone needs no reset.
         with suppress(Error), connection.cursor() as cursor:
-            cursor.execute("RESET lock_timeout")
+            cursor.execute(LIMITS, usual)

@@ -6,6 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 from django.core.management import CommandError, call_command
+from django.core.management.commands import migrate
 from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 from django.test.utils import CaptureQueriesContext
@@ -32,11 +33,12 @@ def held() -> Iterator[None]:
         call_command("migrate", APP, verbosity=0)
 
 
-def lock_timeout() -> str:
+def limits() -> tuple[str, str]:
+    """How long this process's connection waits for a lock, and for a statement."""
     with connection.cursor() as cursor:
-        cursor.execute("SHOW lock_timeout")
-        [shown] = cursor.fetchone()
-    return str(shown)
+        cursor.execute("SELECT current_setting('lock_timeout'), current_setting('statement_timeout')")
+        lock, statement = cursor.fetchone()
+    return lock, statement
 
 
 def applied() -> set[Any]:
@@ -45,12 +47,12 @@ def applied() -> set[Any]:
 
 def test_one_that_is_not_given_its_table_is_undone_and_says_what_to_do(held: None, settings: Any) -> None:
     settings.MIGRATION_LOCK_SECONDS = 1
-    usual, done = lock_timeout(), applied()
+    usual, done = limits(), applied()
     with pytest.raises(CommandError, match=r"Something else held a table for 1 s .* `migrate` again") as given_up:
         call_command("migrate", APP, BEFORE, verbosity=0)
     assert "pg_stat_activity" in str(given_up.value)
     assert MIGRATION in applied() == done
-    assert lock_timeout() == usual
+    assert limits() == usual
 
 
 def test_behind_a_pgbouncer_it_sets_nothing_that_would_be_somebody_elses(settings: Any) -> None:
@@ -63,6 +65,15 @@ def test_behind_a_pgbouncer_it_sets_nothing_that_would_be_somebody_elses(setting
 
 def test_one_that_is_given_its_table_leaves_the_connection_as_it_was(settings: Any) -> None:
     settings.MIGRATION_LOCK_SECONDS = 7
-    usual = lock_timeout()
+    usual = limits()
     call_command("migrate", APP, verbosity=0)
-    assert lock_timeout() == usual != "7s"
+    assert limits() == usual != ("7s", "0")
+
+
+def test_one_may_take_as_long_as_it_takes(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.MIGRATION_LOCK_SECONDS = 7
+    meanwhile: list[tuple[str, str]] = []
+    monkeypatch.setattr(migrate.Command, "handle", lambda self, *args, **options: meanwhile.append(limits()))
+    call_command("migrate", APP, verbosity=0)
+    assert meanwhile == [("7s", "0")]
+    assert limits()[1] == "30s"

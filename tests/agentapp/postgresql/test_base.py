@@ -1,10 +1,11 @@
-"""Statements sent separately from their values."""
+"""Statements sent separately from their values, and ended if they take too long."""
 
 from collections.abc import Iterator
 from copy import deepcopy
+from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 
 from agentapp.postgresql.base import DatabaseWrapper, NumberedCursor, numbered
 
@@ -66,3 +67,38 @@ class TestAConnectionThatPrepares:
             cursor.execute("SELECT n FROM generate_series(1, %s) AS n", [5])
             assert cursor.fetchmany(3) == [(1,), (2,), (3,)]
             assert cursor.fetchmany(3) == [(4,), (5,)]
+
+
+@pytest.fixture
+def limited(settings: Any) -> Iterator[DatabaseWrapper]:
+    """A new connection to the tests' database, with whatever limit is set by its first use."""
+    settings.DATABASE_STATEMENT_SECONDS = 1
+    told = deepcopy(connection.settings_dict)
+    told["OPTIONS"].pop("pool")
+    made = DatabaseWrapper(told, alias="limited")
+    yield made
+    made.close()
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db
+class TestALongStatement:
+    def test_is_ended(self, limited: DatabaseWrapper) -> None:
+        with limited.cursor() as cursor, pytest.raises(OperationalError, match="statement timeout"):
+            cursor.execute("SELECT pg_sleep(60)")
+        with limited.cursor() as cursor:
+            cursor.execute("SELECT 1")  # the connection is as good as before
+
+    def test_is_not_ended_where_there_is_no_limit(self, settings: Any, limited: DatabaseWrapper) -> None:
+        settings.DATABASE_STATEMENT_SECONDS = 0
+        assert limit(limited) == "0"
+
+    def test_is_not_ended_for_somebody_else_behind_a_pgbouncer(self, settings: Any, limited: DatabaseWrapper) -> None:
+        settings.DATABASE_LISTENED_TO = {"host": "127.0.0.1"}
+        assert limit(limited) == "0"
+
+
+def limit(limited: DatabaseWrapper) -> str:
+    with limited.cursor() as cursor:
+        cursor.execute("SHOW statement_timeout")
+        return str(cursor.fetchone()[0])
