@@ -174,7 +174,18 @@ def test_every_part_of_compose_is_bounded_and_watched():
         assert service["mem_limit"], name
         assert service["pids_limit"], name
         assert "no-new-privileges:true" in service["security_opt"], name
+        assert service["read_only"], name
+        assert service["cap_drop"] == ["ALL"], name
         assert name == "migrate" or service["healthcheck"]["test"], name
+
+
+def test_in_compose_nobody_but_the_product_reaches_its_database_and_broker_and_these_reach_nobody():
+    networks = {name: service["networks"] for name, service in COMPOSE["services"].items()}
+    assert COMPOSE["networks"]["store"]["internal"]
+    stores = {name for name, among in networks.items() if among == ["store"]}
+    assert stores == {"postgres", "redis"}
+    assert not any("ports" in COMPOSE["services"][name] for name in stores)
+    assert {name for name, among in networks.items() if among == ["default", "store"]} == set(networks) - stores
 
 
 def test_what_watches_beat_looks_at_what_beat_touches():
