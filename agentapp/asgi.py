@@ -9,12 +9,13 @@ from typing import Any
 from django.conf import settings
 from django.core.asgi import get_asgi_application
 
-from agentapp import secret_key
+from agentapp import postgresql, secret_key
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentapp.settings")
 
 django_application = get_asgi_application()
 secret_key.demand()
+postgresql.limit_statements()
 # Load every page now, rather than at the first request.
 import_module(settings.ROOT_URLCONF)
 

@@ -13,7 +13,9 @@ from psycopg.conninfo import conninfo_to_dict
 
 # A server that does not accept a connection, or does not answer, within this time counts as unreachable.
 DATABASE_CONNECTS_WITHIN_SECONDS = 5
-# While it is known to be away, nobody waits longer than this. Whoever asks makes the pool try again.
+# If all tries to connect fail for so long, it is away; the tries begin anew.
+DATABASE_IS_AWAY_SECONDS = 3
+# While it is away, nobody waits longer than this.
 DATABASE_AWAY_WAITS_SECONDS = 1
 BROKER_ANSWERS_WITHIN_SECONDS = 3
 CACHE_ANSWERS_WITHIN_SECONDS = 1
@@ -61,9 +63,10 @@ def database(url: str, pool_size: int, prepares: bool = False, by_transaction: b
                 "min_size": 1,
                 "max_size": pool_size,
                 "timeout": DATABASE_CONNECTS_WITHIN_SECONDS,
-                # It waits twice as long before each try to connect. After so long it begins anew when somebody asks;
-                # with its own five minutes, an outage could last twice as long as the server was away.
-                "reconnect_timeout": DATABASE_CONNECTS_WITHIN_SECONDS,
+                # Each wait before a try to connect is twice as long as the one before. With the library's five minutes,
+                # an outage could last twice as long as the server was away.
+                "reconnect_timeout": DATABASE_IS_AWAY_SECONDS,
+                "reconnect_failed": is_away,
             },
         }
         config["DISABLE_SERVER_SIDE_CURSORS"] = by_transaction
@@ -86,6 +89,12 @@ def listening(url: str) -> dict[str, Any]:
     if not all(port == "" or (port.isdecimal() and 0 < int(port) < 65536) for port in ports):
         raise ValueError("Its port must be a number up to 65535.")
     return {"connect_timeout": DATABASE_CONNECTS_WITHIN_SECONDS, **_KEEPALIVE, **asked}
+
+
+def is_away(pool: Any) -> None:
+    """The pool has given up connecting, which it does not if all its connections are merely in use: have it go on."""
+    pool.timeout = DATABASE_AWAY_WAITS_SECONDS
+    pool.check()  # an empty pool begins to grow again
 
 
 def was_ended(idle: Any) -> bool:

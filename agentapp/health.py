@@ -3,6 +3,7 @@
 Nothing here stops or allows anything: whatever is down, a request waits for people. This only reports it.
 """
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -49,14 +50,25 @@ AWAY = Problem(
 )
 
 
+_looking = threading.Lock()
+
+
 def current() -> list[Problem]:
     """What is wrong, as of the last few seconds: one query and one request to the broker."""
     found: list[Problem] | None = caches["process"].get("health")
-    if found is None:
+    if found is not None:
+        return found
+    # While the database is away, a look takes a second; anybody may ask, and one look is enough.
+    shown: list[Problem] | None = caches["process"].get("health-shown")
+    if not _looking.acquire(blocking=shown is None):
+        return shown or []
+    try:
         found = look()
         lasts = UNAVAILABLE_FOR_SECONDS if any(problem.fatal for problem in found) else LOOKED_AT_FOR_SECONDS
         caches["process"].set("health", found, lasts)
         caches["process"].set("health-shown", found, SHOWN_FOR_SECONDS)
+    finally:
+        _looking.release()
     return found
 
 

@@ -13,10 +13,11 @@ from typing import Any
 
 import psycopg
 from django.db import DEFAULT_DB_ALIAS, OperationalError, connections
-from django.db.backends.postgresql.base import DatabaseWrapper
 from psycopg.pq import TransactionStatus
 
 from agentapp.connections import POSTGRESQL
+from agentapp.postgresql import LIMIT
+from agentapp.postgresql.base import DatabaseWrapper
 
 # We ask the server to end the statement of a call that was given up; the server may be what does not answer.
 CANCELS_WITHIN_SECONDS = 2
@@ -73,9 +74,7 @@ class Line:
 
 
 class _OwnConnection(DatabaseWrapper):
-    """Django's connection, made for one thread. The time that the thread has limits its statements."""
-
-    ends_long_statements = False
+    """A connection made for one thread. The time that the thread has limits its statements, and nothing else does."""
 
     def __init__(self, settings_dict: dict[str, Any], alias: str, line: Line) -> None:
         super().__init__(settings_dict, alias)
@@ -95,7 +94,8 @@ def outside_of_pool(line: Line) -> Iterator[None]:
     usual = connections.settings[DEFAULT_DB_ALIAS]
     if usual["ENGINE"] == POSTGRESQL:
         options = {name: value for name, value in usual["OPTIONS"].items() if name != "pool"}
-        connections[DEFAULT_DB_ALIAS] = _OwnConnection({**usual, "OPTIONS": options}, DEFAULT_DB_ALIAS, line)
+        own = {name: value for name, value in usual.items() if name != LIMIT} | {"OPTIONS": options}
+        connections[DEFAULT_DB_ALIAS] = _OwnConnection(own, DEFAULT_DB_ALIAS, line)
     try:
         yield
     finally:

@@ -228,7 +228,7 @@ BASE_URL_IS_SET, BASE_URL = bool(BASE_URL), BASE_URL or "http://127.0.0.1:8000"
 # --- Database ----------------------------------------------------------------------------------
 
 _POOL_SIZE = env_count_from_one("DATABASE_POOL_SIZE", 16)
-DATABASE_STATEMENT_SECONDS = env_count("DATABASE_STATEMENT_SECONDS", 30)  # after which PostgreSQL ends it; 0: never
+DATABASE_STATEMENT_SECONDS = env_count("DATABASE_STATEMENT_SECONDS", 30)  # of pages and the API; 0: no limit
 MIGRATION_LOCK_SECONDS = env_count("MIGRATION_LOCK_SECONDS", 5)  # for a table, behind which others wait; 0: for ever
 # For workers, which run the same few queries all day. The queries of pages take too many forms.
 PREPARED_STATEMENTS = env_bool("PREPARED_STATEMENTS", False)

@@ -12,6 +12,13 @@ saved, but nothing is wrong with it and it can be repeated: never a reason to en
 """
 # A migration has changed the result type of a prepared statement.
 OUTDATED = "0A000"
+# Its time was over, or an administrator has ended it.
+GIVEN_UP = "57014"
+
+
+def was_given_up(error: BaseException) -> bool:
+    """Whether PostgreSQL was well, and has ended a statement that took too long."""
+    return getattr(error.__cause__, "sqlstate", None) == GIVEN_UP
 
 
 def renew_plans(connection: BaseDatabaseWrapper, **_: object) -> None:

@@ -17,7 +17,7 @@ from django.urls import Resolver404, resolve, reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from agentapp.console.shell import Forbidden
-from approvals.database import AWAY
+from approvals.database import AWAY, was_given_up
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +31,10 @@ _OURS = "Something went wrong here, and it has been logged. What was under way w
 _ITS = (
     "It may be away, busy, or accept no changes now. Before you repeat what was under way, see whether it was saved: "
     "most likely it was not. Requests go on waiting, and nothing is approved by itself."
+)
+_TOO_LONG = (
+    "The database gave it up, and nothing was saved. If you searched for something, ask for less, or for a shorter "
+    "time. Otherwise, try again in a moment: something else may have been in the way."
 )
 _GONE = {
     "approvals": "There is no such request, or it is not for you to see.",
@@ -162,13 +166,15 @@ def broken(request: HttpRequest) -> HttpResponse:
     reference = f"E-{secrets.token_hex(4).upper()}"
     # A request that failed early has no id yet.
     request_id = getattr(request, "request_id", "")
-    failure = sys.exc_info()[0]
+    failure, error, _ = sys.exc_info()
     name = failure.__name__ if failure else "an error"
     # Django logs the traceback next to this line.
     log.error("%s: %s %s failed with %s", reference, request.method, request.path, name)
     title, words, status = "This did not work", _OURS, 500
     if failure is not None and issubclass(failure, AWAY):
         title, words, status = "The database does not answer", _ITS, 503
+        if error is not None and was_given_up(error):
+            title, words = "This took too long", _TOO_LONG
     problem = Problem(title, words, again=True, reference=reference, request=request_id)
     is_part = bool(request.headers.get("HX-Request"))
     template = "console/_failed.html" if is_part else "console/broken.html"

@@ -6,13 +6,13 @@ from itertools import count
 from typing import Any
 
 import psycopg
-from django.conf import settings
 from django.db.backends.postgresql import base
-from psycopg_pool import PoolTimeout
 
-from agentapp.connections import DATABASE_AWAY_WAITS_SECONDS, DATABASE_CONNECTS_WITHIN_SECONDS, was_ended
+from agentapp.connections import DATABASE_CONNECTS_WITHIN_SECONDS, was_ended
+from agentapp.postgresql import LIMIT
 
 _MOST_REMEMBERED = 1024
+MOST_MILLISECONDS = 2**31 - 1  # that PostgreSQL takes as a limit
 
 
 class NumberedCursor(base.CursorMixin, psycopg.RawCursor[Any]):
@@ -44,8 +44,6 @@ class DatabaseWrapper(base.DatabaseWrapper):
     few milliseconds, and compiling would take sixty each time.
     """
 
-    ends_long_statements = True
-
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
         """One from the pool that still leads to the server. Raises OperationalError if none is there in time.
 
@@ -55,13 +53,9 @@ class DatabaseWrapper(base.DatabaseWrapper):
         pool = self.pool
         if pool is None:
             return super().get_new_connection(conn_params)
-        try:
-            while was_ended(found := super().get_new_connection(conn_params)):
-                found.close()  # so that the pool makes another
-                pool.putconn(found)
-        except PoolTimeout:
-            pool.timeout = DATABASE_AWAY_WAITS_SECONDS
-            raise
+        while was_ended(found := super().get_new_connection(conn_params)):
+            found.close()  # so that the pool makes another
+            pool.putconn(found)
         pool.timeout = DATABASE_CONNECTS_WITHIN_SECONDS
         return found
 
@@ -73,9 +67,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     def _configure_connection(self, connection: Any) -> bool:
         super()._configure_connection(connection)  # type: ignore[misc]
-        # Behind a pooler that gives each transaction another connection, it would apply to somebody else's statements.
-        limited = self.ends_long_statements and settings.DATABASE_LISTENED_TO is None
-        seconds = settings.DATABASE_STATEMENT_SECONDS if limited else 0
+        most = min(self.settings_dict.get(LIMIT, 0) * 1000, MOST_MILLISECONDS)
         with connection.cursor() as cursor:
-            cursor.execute(f"SET jit = off{f'; SET statement_timeout = {seconds * 1000:d}' if seconds else ''}")
+            cursor.execute(f"SET jit = off{f'; SET statement_timeout = {most:d}' if most else ''}")
         return True

@@ -261,6 +261,22 @@ def test_that_nothing_can_be_served_is_looked_at_again_after_a_second(monkeypatc
     assert health.current() == []
 
 
+def test_whoever_asks_while_somebody_looks_reads_what_was_found_before(monkeypatch: pytest.MonkeyPatch):
+    """The database may be away, and a look then takes a while."""
+    found = health.current()
+    later = time.time() + health.LOOKED_AT_FOR_SECONDS + 1
+    monkeypatch.setattr(time, "time", lambda: later)
+    asked_meanwhile: list[list[health.Problem]] = []
+
+    def look() -> list[health.Problem]:
+        asked_meanwhile.append(health.current())
+        return [health.AWAY]
+
+    monkeypatch.setattr(health, "look", look)
+    assert health.current() == [health.AWAY]
+    assert asked_meanwhile == [found]
+
+
 class TestBanner:
     def test_staff_read_it_on_every_page_and_a_page_does_not_look_itself(
         self, client: Client, ada: User, tool_fails: None, django_assert_max_num_queries: Any

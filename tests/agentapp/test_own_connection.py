@@ -11,6 +11,7 @@ from django.db import OperationalError, connection, connections, transaction
 
 from agentapp.deadline import DeadlineExceeded, start, within
 from agentapp.own_connection import Line, outside_of_pool
+from agentapp.postgresql import LIMIT
 from tests.processes import until
 
 pytestmark = [pytest.mark.postgresql, pytest.mark.django_db(transaction=True)]
@@ -59,15 +60,17 @@ def test_a_call_does_not_ask_through_the_pool(small_pool: Any) -> None:
     assert "pool" in connection.settings_dict["OPTIONS"]
 
 
-def limit() -> str:
+def shown(setting: str) -> str:
     with connection.cursor() as cursor:
-        cursor.execute("SHOW statement_timeout")
+        cursor.execute(f"SHOW {setting}")
         return str(cursor.fetchone()[0])
 
 
-def test_the_time_of_a_call_limits_its_statements_and_nothing_else_does() -> None:
-    assert within(20, limit) == "0"
-    assert limit() == "30s"
+def test_the_time_of_a_call_limits_its_statements_and_nothing_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in a web process, which limits its own."""
+    monkeypatch.setitem(connections.settings["default"], LIMIT, 30)
+    assert within(20, shown, "statement_timeout") == "0"
+    assert within(20, shown, "jit") == "off"
 
 
 def test_the_connection_of_a_call_that_has_answered_is_closed(server: psycopg.Connection[Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.core.exceptions import SuspiciousOperation
-from django.db import OperationalError
+from django.db import OperationalError, connection, transaction
 from django.test import Client, RequestFactory
 
 from agentapp.console import problems, runs
@@ -237,6 +237,22 @@ class TestBroken:
         assert "default-src 'none'" in answer["Content-Security-Policy"]
         assert "The database does not answer" in html
         assert "nothing is approved by itself" in html
+
+    @pytest.mark.postgresql
+    @pytest.mark.django_db(transaction=True)
+    def test_what_took_the_database_too_long_is_said_to(self, page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        def search(*_: object) -> None:
+            with transaction.atomic(), connection.cursor() as cursor:
+                cursor.execute("SET LOCAL statement_timeout = 10")
+                cursor.execute("SELECT pg_sleep(60)")
+
+        monkeypatch.setattr(runs, "_page", search)
+        page.raise_request_exception = False
+        answer = page.get("/runs/")
+
+        assert answer.status_code == 503
+        assert "This took too long" in answer.content.decode()
+        assert "does not answer" not in answer.content.decode()
 
     def test_what_is_not_the_database_is_our_own_failure(self, page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(*_: object) -> None:

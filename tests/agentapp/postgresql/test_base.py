@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connection
 
+from agentapp.postgresql import LIMIT, limit_statements
 from agentapp.postgresql.base import DatabaseWrapper, NumberedCursor, numbered
 
 
@@ -70,10 +71,9 @@ class TestAConnectionThatPrepares:
 
 
 @pytest.fixture
-def limited(settings: Any) -> Iterator[DatabaseWrapper]:
-    """A new connection to the tests' database, with whatever limit is set by its first use."""
-    settings.DATABASE_STATEMENT_SECONDS = 1
-    told = deepcopy(connection.settings_dict)
+def limited() -> Iterator[DatabaseWrapper]:
+    """A new connection to the tests' database, as of a web process that allows a second."""
+    told = deepcopy(connection.settings_dict) | {LIMIT: 1}
     told["OPTIONS"].pop("pool")
     made = DatabaseWrapper(told, alias="limited")
     yield made
@@ -83,22 +83,49 @@ def limited(settings: Any) -> Iterator[DatabaseWrapper]:
 @pytest.mark.postgresql
 @pytest.mark.django_db
 class TestALongStatement:
-    def test_is_ended(self, limited: DatabaseWrapper) -> None:
+    def test_of_a_page_is_ended(self, limited: DatabaseWrapper) -> None:
         with limited.cursor() as cursor, pytest.raises(OperationalError, match="statement timeout"):
             cursor.execute("SELECT pg_sleep(60)")
         with limited.cursor() as cursor:
             cursor.execute("SELECT 1")  # the connection is as good as before
 
-    def test_is_not_ended_where_there_is_no_limit(self, settings: Any, limited: DatabaseWrapper) -> None:
-        settings.DATABASE_STATEMENT_SECONDS = 0
+    def test_is_not_ended_where_there_is_no_limit(self, limited: DatabaseWrapper) -> None:
+        limited.settings_dict[LIMIT] = 0
         assert limit(limited) == "0"
 
-    def test_is_not_ended_for_somebody_else_behind_a_pgbouncer(self, settings: Any, limited: DatabaseWrapper) -> None:
-        settings.DATABASE_LISTENED_TO = {"host": "127.0.0.1"}
-        assert limit(limited) == "0"
+    def test_may_take_as_long_as_the_server_knows(self, limited: DatabaseWrapper) -> None:
+        limited.settings_dict[LIMIT] = 10**9
+        assert limit(limited) == "2147483647ms"
 
 
 def limit(limited: DatabaseWrapper) -> str:
     with limited.cursor() as cursor:
         cursor.execute("SHOW statement_timeout")
         return str(cursor.fetchone()[0])
+
+
+class TestOfAProcessThatServesPages:
+    @pytest.fixture
+    def database(self, settings: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+        """Its settings, where it has Redis, and PostgreSQL without a pooler in between."""
+        settings.DATABASE_STATEMENT_SECONDS, settings.EMBEDDED, settings.DATABASE_LISTENED_TO = 30, False, None
+        copied: dict[str, Any] = deepcopy(settings.DATABASES["default"])
+        copied.pop(LIMIT, None)
+        monkeypatch.setitem(settings.DATABASES, "default", copied)
+        return copied
+
+    def test_statements_are_limited(self, database: dict[str, Any]) -> None:
+        limit_statements()
+        assert database[LIMIT] == 30
+
+    def test_they_are_not_behind_a_pgbouncer_where_it_would_apply_to_somebody_else(
+        self, database: dict[str, Any], settings: Any
+    ) -> None:
+        settings.DATABASE_LISTENED_TO = {"host": "127.0.0.1"}
+        limit_statements()
+        assert LIMIT not in database
+
+    def test_they_are_not_if_it_is_the_worker_as_well(self, database: dict[str, Any], settings: Any) -> None:
+        settings.EMBEDDED = True
+        limit_statements()
+        assert LIMIT not in database
