@@ -1,16 +1,21 @@
 """Beat, which touches a file on every round, so that a hanging beat can be told from a waiting one."""
 
 import logging
+import time
 from datetime import timedelta
+from itertools import count
 from typing import Any
 
-from celery.beat import Scheduler
+import redis
+from celery.beat import ScheduleEntry, Scheduler, SchedulingError
 from django.conf import settings
+from kombu.exceptions import OperationalError
 
 log = logging.getLogger(__name__)
 
 # Celery's own beat waits up to half a minute before it notices that Redis is back.
-TRIES_AGAIN_WITHIN_SECONDS = 5
+TRIES_AGAIN_WITHIN_SECONDS = 1
+AWAY = (OperationalError, redis.RedisError, OSError)
 # Hourly tasks also run a minute after the start: many a beat does not live for an hour.
 FIRST_WITHIN = timedelta(minutes=1)
 _CLOCKS_DIFFER = timedelta(seconds=5)
@@ -39,6 +44,24 @@ class NotedScheduler(Scheduler):
                 log.warning("The clock was put back: %s is scheduled as if it had just run", entry.name)
                 entry.last_run_at = now
                 self._heap = None  # in the order of when each is due
+
+    def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
+        """Send what is due, as soon as the broker takes it.
+
+        Celery's own gives up and waits until it is due again: a quarter of a minute for the sweep, an hour for others.
+        """
+        for tries in count():
+            try:
+                self.apply_async(entry, producer=producer, advance=False)
+                return
+            except SchedulingError as error:
+                if not isinstance(error.__context__, AWAY):
+                    log.exception("%s could not be sent", entry.name)
+                    return
+                if tries == 0:
+                    log.error("The broker does not take %s; trying again until it does (%s)", entry.name, error)
+            _note()
+            time.sleep(TRIES_AGAIN_WITHIN_SECONDS)
 
     def _ensure_connected(self) -> Any:
         """Wait for the broker, for as long as it takes."""

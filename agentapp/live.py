@@ -232,7 +232,12 @@ async def stream(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 405, "headers": [(b"allow", b"GET")]})
         await send({"type": "http.response.body", "body": b""})
         return
-    reader = await _reader(scope)
+    try:
+        reader = await _reader(scope)
+    except (DatabaseError, InterfaceError):
+        await send({"type": "http.response.start", "status": 503, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+        return
     if reader is not None and len(_open.get(reader.person, ())) >= MAX_STREAMS + MAX_LEAVING:
         await send({"type": "http.response.start", "status": 429, "headers": []})
         await send({"type": "http.response.body", "body": b""})

@@ -47,9 +47,9 @@ def tell(
             current_app.send_task(task, arguments, countdown=delay, retry=False, priority=priority)
         else:
             task.apply_async(arguments, countdown=delay, retry=False, priority=priority)
-    except Exception:  # the broker may be down in any way
+    except Exception as error:  # the broker may be down in any way
         _note_silence(began)
-        log.warning("Could not tell a worker %s", about, exc_info=True)
+        log.warning("Could not tell a worker %s (%s: %s)", about, type(error).__name__, error)
         return False
     return True
 

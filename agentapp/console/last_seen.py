@@ -5,6 +5,7 @@ Writes at most once a minute, so that not every page is a write.
 
 from collections.abc import Callable
 from contextlib import suppress
+from http import HTTPStatus
 
 from allauth.account.authentication import AUTHENTICATION_METHODS_SESSION_KEY
 from allauth.usersessions.models import UserSession
@@ -23,6 +24,8 @@ def note(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpR
     def middleware(request: HttpRequest) -> HttpResponse:
         before = request.COOKIES.get(settings.SESSION_COOKIE_NAME)
         response = get_response(request)
+        if response.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            return response  # most likely the database is away: asking it again would take as long again
         key = request.session.session_key
         listed = key and AUTHENTICATION_METHODS_SESSION_KEY in request.session and request.user.is_authenticated
         if key and listed and before and before != key:

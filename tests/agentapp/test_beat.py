@@ -1,9 +1,15 @@
 """When beat starts what it has to start."""
 
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
+import pytest
+import redis
 from celery import current_app
+from celery.beat import ScheduleEntry, SchedulingError
 
+from agentapp import beat
 from agentapp.beat import NotedScheduler
 
 
@@ -22,3 +28,46 @@ def test_a_clock_that_was_put_back_lets_nothing_wait_until_it_is_as_late_again()
     scheduler.tick()
     sweep = scheduler.schedule["sweep"]
     assert sweep.is_due().next <= sweep.schedule.run_every.total_seconds()
+
+
+@pytest.fixture
+def scheduler(tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch) -> NotedScheduler:
+    """One that notes its rounds, and does not really wait."""
+    settings.BEAT_FILE = tmp_path / "beat"
+    monkeypatch.setattr(beat.time, "sleep", lambda seconds: None)
+    return NotedScheduler(app=current_app)
+
+
+def failing(scheduler: NotedScheduler, errors: list[Exception]) -> list[str]:
+    """What is tried to be sent, while the broker fails like this, one after the other, and then takes it."""
+    tried: list[str] = []
+
+    def apply_async(entry: ScheduleEntry, **more: Any) -> None:
+        tried.append(entry.name)
+        if errors:
+            try:
+                raise errors.pop(0)
+            except Exception:
+                raise SchedulingError("Couldn't apply it")  # noqa: B904 - as Celery does
+
+    scheduler.apply_async = apply_async  # type: ignore[method-assign]
+    return tried
+
+
+def test_what_the_broker_does_not_take_is_sent_as_soon_as_it_does(
+    scheduler: NotedScheduler, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    tried = failing(scheduler, [ConnectionRefusedError(), redis.ConnectionError(), redis.ResponseError("OOM")])
+    scheduler.apply_entry(scheduler.schedule["sweep"])
+    assert tried == ["sweep"] * 4
+    assert settings.BEAT_FILE.exists()
+    assert [record.getMessage() for record in caplog.records] == [
+        "The broker does not take sweep; trying again until it does (Couldn't apply it)"
+    ]
+
+
+def test_what_cannot_be_sent_by_any_broker_keeps_nothing_else_waiting(scheduler: NotedScheduler) -> None:
+    tried = failing(scheduler, [TypeError("not JSON")])
+    scheduler.apply_entry(scheduler.schedule["sweep"])
+    scheduler.apply_entry(scheduler.schedule["figures"])
+    assert tried == ["sweep", "figures"]

@@ -74,6 +74,10 @@ class TestOptions:
         """By itself, Celery ends a worker after a hundred tries, which take three quarters of an hour."""
         assert app.conf.broker_connection_max_retries is None
 
+    def test_a_worker_soon_notices_that_its_connection_leads_nowhere(self) -> None:
+        """Nothing closes the connections to a server that has vanished. By itself, kombu asks twice a minute."""
+        assert connections.broker_options(embedded=False)["health_check_interval"] == 5
+
     def test_other_databases_are_refused(self) -> None:
         with pytest.raises(ValueError, match="Only sqlite"):
             connections.database("mysql://anna@db.example/countersign", pool_size=4)

@@ -566,6 +566,23 @@ def test_the_hub_stops_listening_when_the_last_page_has_gone(dana: User) -> None
     play(scene)
 
 
+def test_a_page_that_comes_while_the_database_is_away_is_told_to_come_again(
+    dana: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(scope: live.Scope) -> None:
+        raise OperationalError
+
+    monkeypatch.setattr(live, "_reader", away)
+    cookie = cookie_of(dana)
+
+    async def scene() -> None:
+        async with listening("inbox", cookie) as stream:
+            assert await stream.next() is None
+            assert stream.started["status"] == 503
+
+    play(scene)
+
+
 def test_only_reading_is_answered(dana: User) -> None:
     async def scene() -> None:
         async with listening("inbox", method="POST") as stream:

@@ -9,6 +9,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.exceptions import SuspiciousOperation
 from django.db import OperationalError, connection, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.test import Client, RequestFactory
 
 from agentapp.console import problems, runs
@@ -237,6 +238,20 @@ class TestBroken:
         assert "default-src 'none'" in answer["Content-Security-Policy"]
         assert "The database does not answer" in html
         assert "nothing is approved by itself" in html
+
+    def test_a_database_that_is_away_is_asked_once(self, page: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each time may take seconds."""
+        asked = []
+
+        def away(*_: object) -> None:
+            asked.append(1)
+            raise OperationalError
+
+        page.raise_request_exception = False
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(BaseDatabaseWrapper, "cursor", away)
+            assert page.get("/runs/").status_code == 503
+        assert len(asked) == 1
 
     @pytest.mark.postgresql
     @pytest.mark.django_db(transaction=True)
