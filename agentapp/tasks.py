@@ -6,12 +6,14 @@ from collections.abc import Callable
 from functools import partial
 
 from celery import Task, shared_task
+from django.conf import settings
 
 from agentapp import account_changes, anchoring, draining, insights, logs, loop, old_sessions, password_reset, webhooks
 from agentapp import sweep as sweeping
 from agentapp.evals import results, runner
 from agentapp.nudges import nudge
 from approvals import broker, outgoing
+from approvals.database import AWAY
 from approvals.proof import anchors, checkpoints, verifying
 
 __all__ = [
@@ -23,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 # Mail about accounts is separate: it does not wait for what is sent about requests.
 ACCOUNTS = "accounts"
+SWEEP_AGAIN_SECONDS = 1
 MAIL_AGAIN_SECONDS = 5
 MAIL_TRIES = 60
 
@@ -38,8 +41,16 @@ def drive_run(run_id: str) -> None:
         nudge(uuid.UUID(run_id), again.delay)
 
 
-@shared_task
-def sweep() -> None:
+@shared_task(bind=True, max_retries=settings.SWEEP_SECONDS // 2)
+def sweep(task: "Task[[], None]") -> None:
+    """Once, however often it is sent. Is tried again until the next is sent if the database is away."""
+    try:
+        _sweep()
+    except AWAY as away:
+        raise task.retry(exc=away, countdown=SWEEP_AGAIN_SECONDS) from away
+
+
+def _sweep() -> None:
     if not sweeping.is_due():
         return  # many may have piled up while workers were away; one of them sweeps, and nudges each run once
     many_wait = broker.waiting() >= sweeping.MANY_WAIT

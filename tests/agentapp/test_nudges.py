@@ -5,6 +5,8 @@ from datetime import timedelta
 
 import pytest
 from celery import Celery
+from django.conf import settings
+from django.db import OperationalError
 
 from agentapp import health_figures, nudges, tasks
 from agentapp import sweep as sweeping
@@ -46,6 +48,36 @@ def test_a_sweep_that_has_yet_to_come_keeps_no_other_from_looking(clerk, a_broke
     Heartbeat.objects.create(pk=health_figures.SWEEP, at=Now() + timedelta(hours=2))
     tasks.sweep()
     assert told == [run.pk]
+
+
+@pytest.mark.django_db
+class TestASweepWhileTheDatabaseIsAway:
+    @pytest.fixture
+    def looks(self, monkeypatch):
+        """How often a sweep has looked; so many looks fail."""
+        looked = []
+
+        def away_for(number):
+            def is_due():
+                looked.append(1)
+                if len(looked) <= number:
+                    raise OperationalError("the database is away")
+                return False
+
+            monkeypatch.setattr(sweeping, "is_due", is_due)
+            return looked
+
+        return away_for
+
+    def test_is_tried_again(self, looks):
+        looked = looks(2)
+        assert tasks.sweep.apply().successful()
+        assert len(looked) == 3
+
+    def test_is_left_to_the_next_in_the_end(self, looks):
+        looked = looks(1000)
+        assert tasks.sweep.apply().failed()
+        assert len(looked) == 1 + settings.SWEEP_SECONDS // 2
 
 
 def sweep_again():
