@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
+from psycopg_pool import PoolTimeout
 from pythonjsonlogger.json import JsonFormatter
 
 from approvals.detectors import clean
@@ -86,6 +87,17 @@ class WithoutLinks(logging.Filter):
         return True
 
 
+class WithoutRepetition(logging.Filter):
+    """Leaves out where something was that got no connection to the database: all that is tried meanwhile gets none."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and isinstance(error.__cause__, PoolTimeout):
+            record.msg, record.args = f"{record.getMessage()} ({error})", ()
+            record.exc_info = record.exc_text = None
+        return True
+
+
 def _legible(text: str) -> str:
     """A text with its control characters escaped, so that it cannot begin a new line or control a terminal."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
@@ -134,14 +146,17 @@ class Json(JsonFormatter):
         log_data.update(ids(record))
 
 
+_FILTERS = {"repetition": WithoutRepetition, "links": WithoutLinks, "words": WithoutWords}
+
+
 def configuration(level: str, form: str) -> dict[str, Any]:
     """The settings of Python's logging."""
     return {
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {"line": {"()": "agentapp.logs.Line"}, "json": {"()": "agentapp.logs.Json"}},
-        "filters": {"links": {"()": "agentapp.logs.WithoutLinks"}, "words": {"()": "agentapp.logs.WithoutWords"}},
-        "handlers": {"console": {"class": "logging.StreamHandler", "formatter": form, "filters": ["links", "words"]}},
+        "filters": {name: {"()": f"agentapp.logs.{filter.__name__}"} for name, filter in _FILTERS.items()},
+        "handlers": {"console": {"class": "logging.StreamHandler", "formatter": form, "filters": [*_FILTERS]}},
         "root": {"handlers": ["console"], "level": level},
         "loggers": {
             # Their own handlers would bypass the format and the filters, and write each line a second time.

@@ -8,9 +8,11 @@ import sys
 from datetime import datetime
 
 import pytest
+from django.db import OperationalError
+from psycopg_pool import PoolTimeout
 
 from agentapp import deadline
-from agentapp.logs import Json, Line, WithoutLinks, WithoutWords, bound, configuration, ids
+from agentapp.logs import Json, Line, WithoutLinks, WithoutRepetition, WithoutWords, bound, configuration, ids
 from benchmarks.servers import free_port
 from tests.processes import PATIENCE_SECONDS, ROOT, until
 
@@ -36,6 +38,26 @@ def a_record(message: str = "Something.", **more: object) -> logging.LogRecord:
     record = logging.LogRecord("agentapp.loop", logging.WARNING, "loop.py", 1, message, (), None)
     record.__dict__.update(more)
     return record
+
+
+def failed(cause: Exception) -> logging.LogRecord:
+    try:
+        raise OperationalError("no connection after 1.00 sec") from cause
+    except OperationalError:
+        return a_record("GET /runs/ failed", exc_info=sys.exc_info())
+
+
+def test_that_the_database_gives_nobody_a_connection_takes_a_line_each_time() -> None:
+    record = failed(PoolTimeout())
+    WithoutRepetition().filter(record)
+    assert Line().format(record).endswith(" WARNING agentapp.loop GET /runs/ failed (no connection after 1.00 sec)")
+    assert "exc_info" not in json.loads(Json().format(record))
+
+
+def test_where_anything_else_failed_is_said() -> None:
+    record = failed(ValueError())
+    WithoutRepetition().filter(record)
+    assert "Traceback" in Line().format(record)
 
 
 def test_a_line_says_what_it_belongs_to() -> None:
@@ -110,7 +132,7 @@ def test_a_failure_as_json_is_blotted_out_too() -> None:
 def test_both_forms_blot_out_links_and_words() -> None:
     for form in ("line", "json"):
         made = configuration("INFO", form)
-        assert made["handlers"]["console"]["filters"] == ["links", "words"]
+        assert made["handlers"]["console"]["filters"] == ["repetition", "links", "words"]
         assert made["handlers"]["console"]["formatter"] == form
 
 
