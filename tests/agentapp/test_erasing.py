@@ -26,7 +26,7 @@ from agentapp.models import (
     ToolExecution,
 )
 from agentapp.refused import Refused
-from approvals import grants, ledger, sealed
+from approvals import grants, ledger, notify, sealed
 from approvals.models import Approval, Comment, Decision, Event, Notification
 from tests.agentapp.evals.conftest import a_case
 from tests.agentapp.test_undoing import lending, take_back
@@ -484,6 +484,20 @@ class TestTheCommands:
         assert retention.apply() == {"notifications": 1}
         row.refresh_from_db()
         assert (row.receipt, row.state) == ("", "sent")
+
+    def test_retention_forgets_many_messages_some_at_a_time(self, clerk, dana, monkeypatch, django_assert_num_queries):
+        """Otherwise one statement would rewrite hundreds of thousands of rows, or none if it is ended."""
+        ended(clerk, dana)
+        Notification.objects.all().delete()
+        told = {"approval": Approval.objects.get(), "kind": "waiting", "state": "sent", "receipt": "<1@x>"}
+        before = timezone.now() - datetime.timedelta(days=40)
+        for number in range(5):
+            somebody = make_user(f"somebody{number}")
+            Notification.objects.create(user=somebody, created_at=before, **told)
+        monkeypatch.setattr(notify, "FORGOTTEN_AT_ONCE", 2)
+        with django_assert_num_queries(7):  # three times two, and a last look
+            assert notify.forget(timezone.now()) == 5
+        assert not Notification.objects.exclude(receipt="").exists()
 
     def test_retention_of_evals_keeps_those_under_way_the_last_and_what_they_are_held_against(self, clerk, settings):
         suite = suites.create("desk", "", "test")
