@@ -14,6 +14,7 @@ from django.db import connection, connections, transaction
 from agentapp import runs
 from agentapp.own_connection import Line, outside_of_pool
 from agentapp.state import RunState
+from approvals.database import AWAY
 
 log = logging.getLogger(__name__)
 
@@ -94,9 +95,10 @@ class _Keeper:
             with _not_waiting_long():
                 is_held = runs.renew(state.run.pk, state.token)
                 told = not is_held or runs.told_to_stop(state.run.pk)
-        except Exception:
-            # One failure is no reason to release a healthy run: there is time for another try.
-            log.exception("The lease of %s could not be renewed", state.run.pk)
+        except Exception as error:
+            # One failure is no reason to release a healthy run: there is time for another try, every second or so.
+            known = isinstance(error, AWAY)
+            log.error("The lease of %s could not be renewed: %s", state.run.pk, error, exc_info=not known)
             connections.close_all()
             lease.due = time.monotonic() + settings.LEASE_SECONDS / 12
             return
