@@ -1,6 +1,7 @@
 """Statements sent separately from their values, and ended if they take too long."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
@@ -26,14 +27,19 @@ def test_each_place_of_a_value_has_its_number(statement: str, sent: bytes) -> No
     assert numbered(statement) == sent
 
 
-@pytest.fixture
-def preparing() -> Iterator[DatabaseWrapper]:
-    """A connection to the tests' database, as in a process that prepares statements."""
-    told = deepcopy(connection.settings_dict)
-    told["OPTIONS"] = {"server_side_binding": True, "prepare_threshold": 2}
-    made = DatabaseWrapper(told, alias="preparing")
+@contextmanager
+def alone(**told: Any) -> Iterator[DatabaseWrapper]:
+    """A connection to the tests' database that is from no pool, with these settings."""
+    made = DatabaseWrapper(deepcopy(connection.settings_dict) | told, alias="alone")
     yield made
     made.close()
+
+
+@pytest.fixture
+def preparing() -> Iterator[DatabaseWrapper]:
+    """As in a process that prepares statements."""
+    with alone(OPTIONS={"server_side_binding": True, "prepare_threshold": 2}) as made:
+        yield made
 
 
 @pytest.mark.postgresql
@@ -72,12 +78,9 @@ class TestAConnectionThatPrepares:
 
 @pytest.fixture
 def limited() -> Iterator[DatabaseWrapper]:
-    """A new connection to the tests' database, as of a web process that allows a second."""
-    told = deepcopy(connection.settings_dict) | {LIMIT: 1}
-    told["OPTIONS"].pop("pool")
-    made = DatabaseWrapper(told, alias="limited")
-    yield made
-    made.close()
+    """As of a web process that allows a second."""
+    with alone(OPTIONS={}, **{LIMIT: 1}) as made:
+        yield made
 
 
 @pytest.mark.postgresql
