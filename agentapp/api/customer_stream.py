@@ -25,6 +25,7 @@ from agentapp.customer_view import View
 from agentapp.live import Receive, Scope, Send
 from agentapp.models import Conversation, Run
 from agentapp.refused import Refused
+from agentapp.topics import MAX_CHAT_RUNS, Topic
 
 _BY_TOKEN = re.compile(r"^/api/v1/conversations/([0-9a-f-]{36})/events/?$")
 _BY_LINK = re.compile(r"^/talk/([^/]{1,300})/events/$")
@@ -157,11 +158,11 @@ def _look(scope: Scope, after: int, subscriber: live.Subscriber) -> View:
     conversation = Conversation.objects.get(pk=_conversation(scope, again=True))
     going = Run.objects.filter(conversation=conversation, parent__isnull=True).exclude(state__in=Run.FINAL)
     # Read before the view: runs that begin in between are announced by the conversation's own chain.
-    own = frozenset(map(str, going.order_by("-created_at").values_list("pk", flat=True)[: live.MAX_CHAT_RUNS]))
+    own = frozenset(map(str, going.order_by("-created_at").values_list("pk", flat=True)[:MAX_CHAT_RUNS]))
     subscriber.topics = (
-        live.Topic("changed", run=str(conversation.pk), about="conversation"),
-        live.Topic("changed", own=own),
-        live.Topic("changed", own=own, about="draft"),
+        Topic("changed", run=str(conversation.pk), about="conversation"),
+        Topic("changed", own=own),
+        Topic("changed", own=own, about="draft"),
     )
     return customer_view.of(conversation, after)
 

@@ -8,8 +8,9 @@ from django.contrib.auth.models import Group, User
 from django.db.models import F
 from django.utils import timezone
 
-from agentapp import actions, live, sweep
+from agentapp import actions, sweep
 from agentapp.models import ToolExecution
+from agentapp.topics import topics_of
 from approvals import configuration
 from approvals.models import Approval, Event, Notification, Rule
 from tests import clerk_tools
@@ -137,10 +138,10 @@ def test_a_step_and_a_decision_at_once_leave_one_order_of_events(clerk, rule, da
 def test_the_stream_of_a_request_is_for_the_new_group_from_then_on_and_not_before(clerk, rule, lea):
     [approval] = clerk.open(clerk.run(*PAYS))
     name = f"approval:{approval.pk}"
-    assert list(live._topics_of(name, lea)) == []
+    assert list(topics_of(name, lea)) == []
     pass_time(approval, minutes=31)
     sweep.sweep()
-    assert [topic.run for topic in live._topics_of(name, lea)] == [str(approval.run_id)]
+    assert [topic.run for topic in topics_of(name, lea)] == [str(approval.run_id)]
 
 
 # --- Asking again ------------------------------------------------------------------------------
