@@ -63,10 +63,12 @@ def current() -> list[Problem]:
     if not _looking.acquire(blocking=shown is None):
         return shown or []
     try:
-        found = look()
-        lasts = UNAVAILABLE_FOR_SECONDS if any(problem.fatal for problem in found) else LOOKED_AT_FOR_SECONDS
-        caches["process"].set("health", found, lasts)
-        caches["process"].set("health-shown", found, SHOWN_FOR_SECONDS)
+        found = caches["process"].get("health")  # somebody may have looked while this one waited
+        if found is None:
+            found = look()
+            lasts = UNAVAILABLE_FOR_SECONDS if any(problem.fatal for problem in found) else LOOKED_AT_FOR_SECONDS
+            caches["process"].set("health", found, lasts)
+            caches["process"].set("health-shown", found, SHOWN_FOR_SECONDS)
     finally:
         _looking.release()
     return found

@@ -2,7 +2,9 @@
 anything or keeps a page from loading.
 """
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -275,6 +277,26 @@ def test_whoever_asks_while_somebody_looks_reads_what_was_found_before(monkeypat
     monkeypatch.setattr(health, "look", look)
     assert health.current() == [health.AWAY]
     assert asked_meanwhile == [found]
+
+
+def test_the_first_to_ask_wait_for_one_look(monkeypatch: pytest.MonkeyPatch):
+    """Nothing is known yet; each look of its own would take seconds, one after the other."""
+    looks, begun, goes_on = [], threading.Event(), threading.Event()
+
+    def look() -> list[health.Problem]:
+        looks.append(1)
+        begun.set()
+        assert goes_on.wait(30)
+        return [health.AWAY]
+
+    monkeypatch.setattr(health, "look", look)
+    with ThreadPoolExecutor(3) as threads:
+        first = threads.submit(health.current)
+        assert begun.wait(30)
+        others = [threads.submit(health.current) for _ in range(2)]
+        goes_on.set()
+        assert [asked.result(30) for asked in (first, *others)] == [[health.AWAY]] * 3
+    assert looks == [1]
 
 
 class TestBanner:
