@@ -42,7 +42,7 @@ class Server:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        with (self.folder / f"{self.name.lower()}.log").open("ab") as log:
+        with self._log.open("ab") as log:
             said: dict[str, Any] = {"stdout": log, "stderr": log, "cwd": self.folder}
             self._process = subprocess.Popen(self._command, **said, **self._options)  # noqa: S603
         self.until(self.answers, "to answer")
@@ -68,12 +68,20 @@ class Server:
     def answers(self) -> bool:
         raise NotImplementedError
 
+    def logged(self, words: str) -> int:
+        """How often it has written this."""
+        return self._log.read_text(errors="replace").count(words)
+
+    @property
+    def _log(self) -> Path:
+        return self.folder / f"{self.name.lower()}.log"
+
     def until(self, seen: Callable[[], object], what: str) -> None:
         deadline = time.monotonic() + STARTS_WITHIN_SECONDS
         while not seen():
             if time.monotonic() > deadline:
-                log = (self.folder / f"{self.name.lower()}.log").read_text(errors="replace")
-                raise TimeoutError(f"Waited {STARTS_WITHIN_SECONDS} s for {self.name} {what}. It wrote: {log[-1000:]}")
+                wrote = self._log.read_text(errors="replace")[-1000:]
+                raise TimeoutError(f"Waited {STARTS_WITHIN_SECONDS} s for {self.name} {what}. It wrote: {wrote}")
             time.sleep(0.02)
 
 

@@ -70,7 +70,7 @@ def stack(kept_stack: Stack) -> Iterator[Stack]:
 def conclude(stack: Stack) -> Callable[..., Verdict]:
     """Wait until every run has come to rest, and judge what became of them."""
 
-    def concluding(run_ids: Collection[UUID], faults: int = 0) -> Verdict:
+    def concluding(run_ids: Collection[UUID], cut_off: Collection[UUID] = ()) -> Verdict:
         stack.people.decide_everything()
         verdicts: list[Verdict] = []
 
@@ -78,7 +78,7 @@ def conclude(stack: Stack) -> Callable[..., Verdict]:
             acknowledged = list(stack.people.decided)
             with one_view():
                 if ended(run_ids):
-                    verdicts.append(judge(run_ids, effects(), faults, acknowledged))
+                    verdicts.append(judge(run_ids, effects(), cut_off, acknowledged))
             return bool(verdicts)
 
         eventually(judged, "every run to end or to be shown to a person")

@@ -12,9 +12,11 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psycopg
 from django.conf import settings
@@ -65,6 +67,25 @@ class Stage:
         with psycopg.connect(self.postgres.url(database), autocommit=True, connect_timeout=10) as connection:
             found = connection.execute(text.encode(), list(values) or None)
             return found.fetchall() if found.description else []
+
+    @contextmanager
+    def cutting_off(self, calls: set[UUID]) -> Iterator[None]:
+        """Something breaks inside: add the calls that are under way at any moment of it. Nobody may know later whether
+        these took effect.
+        """
+        [(began,)] = self.statement("SELECT now()")
+        calls |= self.under_way()
+        yield
+        calls |= self.under_way(began)
+
+    def under_way(self, since: datetime | None = None) -> set[UUID]:
+        """Calls that have begun and are not recorded as done, and those begun since then whose outcome is unknown."""
+        with psycopg.connect(self.postgres.url(DATABASE)) as connection:
+            # A commit that a dead process has sent may still wait for the disk: wait for all that change calls.
+            connection.execute("LOCK TABLE agentapp_toolexecution IN SHARE MODE")
+            lost = "state = 'outcome_unknown' AND started_at >= %s"
+            begun = f"SELECT id FROM agentapp_toolexecution WHERE state = 'executing' OR {lost}"
+            return {key for (key,) in connection.execute(begun.encode(), [since])}
 
 
 @contextmanager

@@ -103,6 +103,7 @@ def test_a_broker_that_takes_nothing_more_loses_no_run(stack: Stack, conclude) -
             before = _refused(client)
             run_ids += stack.people.start_many(1)
             until(lambda before=before, client=client: _refused(client) > before + 4, "it to refuse several messages")
+            stack.says("broker")
         conclude(run_ids)
         stack.is_well()
         assert all(worker.poll() is None for worker in stack.workers), "a worker has died of it"
@@ -150,8 +151,8 @@ def test_messages_that_come_twice_in_any_order_and_an_hour_late_change_nothing(s
     assert _all_there_is(run_ids) == done
 
 
-def test_a_run_longer_than_its_message_is_held_back_is_driven_once(stack: Stack, conclude) -> None:
-    """Its message is delivered again while it is under way."""
+def test_a_run_whose_message_comes_again_while_it_is_under_way_is_driven_once(stack: Stack, conclude) -> None:
+    """As Redis does with what has not been acknowledged in time."""
     run_id = stack.people.start(*wiring("wire_slowly", "long"))
     stack.people.decide_everything()
     until(lambda: is_waiting("long"), "the call to take effect")

@@ -42,6 +42,8 @@ class Cutter:
     """Whether each began a transaction, or was one on its own."""
     commits: int = 0
     was_cut: bool = False
+    cut_off: set[uuid.UUID] = field(default_factory=set)
+    """The calls that were under way then."""
     _is_open: bool = False
 
     def __call__(self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
@@ -57,6 +59,7 @@ class Cutter:
     def cut(self) -> None:
         self.was_cut = True
         self.stage.statement("SELECT pg_terminate_backend(%s, 1000)", connection.connection.info.backend_pid)
+        self.cut_off |= self.stage.under_way()
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -113,7 +116,7 @@ def one_run(stage: Stage, cutter: Cutter) -> Run:
             decide()
             if ended(started):
                 break
-    verdict = judge(set(started), effects(), 1, acknowledged)
+    verdict = judge(set(started), effects(), cutter.cut_off, acknowledged)
     assert len(set(started)) == 1
     assert verdict.problems == [], f"cut {cutter.how} {cutter.at}: {verdict.problems}"
     assert ended(started), f"cut {cutter.how} {cutter.at}: {verdict}"

@@ -119,10 +119,10 @@ def test_a_request_that_was_used_and_not_decided_is_named(paid):
     assert "nobody decided it" in problems(paid)
 
 
-def test_more_unknown_outcomes_than_faults_are_named(paid):
+def test_an_unknown_outcome_of_a_call_that_nothing_cut_off_is_named(paid):
     paid.executions.update(state="outcome_unknown")
-    assert "1 outcomes are unknown after 0 faults" in problems(paid)
-    assert "outcomes are unknown" not in problems(paid, faults=1)
+    assert "is unknown, and nothing cut it off" in problems(paid)
+    assert "is unknown" not in problems(paid, cut_off=[paid.executions.get().pk])
 
 
 def test_a_call_that_began_and_whose_beginning_is_not_in_the_ledger_is_named(shop, paid):

@@ -4,7 +4,7 @@ import os
 import random
 import signal
 import time
-from itertools import count
+from contextlib import nullcontext
 
 import pytest
 
@@ -42,7 +42,7 @@ def call_of(run_id: object) -> ToolExecution:
 
 
 def test_workers_that_are_killed_again_and_again_lose_no_run_and_pay_nothing_twice(stack: Stack, conclude) -> None:
-    drawn, run_ids = random.Random(1), []
+    drawn, run_ids, cut_off = random.Random(1), [], set()
     stack.people.decide_everything()
     for kill in range(KILLS):
         # New runs arrive as long as workers die, so that they always die with work in hand. There are not so many that
@@ -52,29 +52,31 @@ def test_workers_that_are_killed_again_and_again_lose_no_run_and_pay_nothing_twi
         run_ids += stack.people.start_many(RUNS * (kill + 1) // KILLS - len(run_ids))
         moved_on(before)
         time.sleep(drawn.uniform(0, 0.7))  # anywhere in its work
-        stack.end(stack.workers[drawn.randrange(len(stack.workers))])
+        with stack.stage.cutting_off(cut_off):
+            stack.end(stack.workers[drawn.randrange(len(stack.workers))])
         stack.renew()
-    found = conclude(run_ids, faults=KILLS * 4)  # each of four threads may be in a call
+    found = conclude(run_ids, cut_off)
     print(f"after {KILLS} kills: {found}")
-    assert found.states[Run.State.SUCCEEDED] + found.unknown >= RUNS
+    assert found.states[Run.State.SUCCEEDED] + found.unknown == len(run_ids) == RUNS
+    assert found.states[Run.State.SUCCEEDED] > RUNS / 2
     stack.is_well()
 
 
 def test_whatever_is_killed_between_two_decisions_is_found_again(stack: Stack, conclude) -> None:
     """Beat, web server, and all processes at once."""
-    run_ids, numbers = [], count()
+    run_ids, cut_off = [], set()
     stack.people.decide_everything()
     for killed in (["beat"], ["web"], ["beat", "web", "workers"]) * times(1, 10):
         before = progress()
         run_ids += stack.people.start_many(3)
         moved_on(before)
-        for process in [stack.beat, stack.web, *stack.workers]:
-            names = {stack.beat.pid: "beat", stack.web.pid: "web"}
-            if names.get(process.pid, "workers") in killed:
-                stack.end(process)
-        next(numbers)
+        with stack.stage.cutting_off(cut_off) if "workers" in killed else nullcontext():
+            for process in [stack.beat, stack.web, *stack.workers]:
+                names = {stack.beat.pid: "beat", stack.web.pid: "web"}
+                if names.get(process.pid, "workers") in killed:
+                    stack.end(process)
         stack.renew()
-    conclude(run_ids, faults=next(numbers) * 8)
+    conclude(run_ids, cut_off)
     stack.is_well()
 
 
@@ -90,6 +92,17 @@ def test_without_beat_it_is_said_that_nothing_looks_after_what_is_overdue(stack:
     stack.says("not_swept")
     stack.renew()
     conclude(stack.people.start_many(1))
+    stack.is_well()
+
+
+def test_without_workers_it_is_said_that_a_run_has_been_due_for_long(stack: Stack, conclude) -> None:
+    for worker in stack.workers:
+        stack.end(worker)
+    run_ids = stack.people.start_many(1)
+    stack.stage.statement("UPDATE agentapp_run SET updated_at = now() - interval '2 minutes' WHERE state = 'queued'")
+    stack.says("workers_late")
+    stack.renew()
+    conclude(run_ids)
     stack.is_well()
 
 

@@ -43,10 +43,10 @@ class Verdict:
 def judge(
     run_ids: Collection[uuid.UUID],
     effects: Sequence[dict[str, Any]],
-    faults: int = 0,
+    cut_off: Collection[uuid.UUID] = (),
     acknowledged: Collection[uuid.UUID] = (),
 ) -> Verdict:
-    """`faults`: how many calls may have been cut in the middle. `acknowledged`: decisions a client was told
+    """`cut_off`: the calls that were under way when something broke. `acknowledged`: decisions a client was told
     are taken.
     """
     verdict = Verdict()
@@ -58,9 +58,8 @@ def judge(
     verdict.effects = len(happened)
     if missing := len(set(run_ids)) - len(runs):
         verdict.problems.append(f"{missing} runs that were acknowledged are not on record")
-    if verdict.unknown > faults:
-        verdict.problems.append(f"{verdict.unknown} outcomes are unknown after {faults} faults")
     verdict.problems += [
+        *_of_unknown(calls, cut_off),
         *_lost(runs, calls),
         *_of_effects(calls, happened),
         *_of_approvals(run_ids, acknowledged),
@@ -111,6 +110,13 @@ def _lost(runs: Sequence[Run], calls: Sequence[ToolExecution]) -> Iterator[str]:
             yield f"{run.pk} is lost: {run.state} {run.waiting_for}"
         elif run.state == Run.State.FAILED:
             yield f"{run.pk} failed: {run.stop_message}"
+
+
+def _of_unknown(calls: Sequence[ToolExecution], cut_off: Collection[uuid.UUID]) -> Iterator[str]:
+    """Nobody is asked to find out what became of a call, unless it was cut off in the middle."""
+    for call in calls:
+        if call.state == ToolExecution.State.OUTCOME_UNKNOWN and call.pk not in cut_off:
+            yield f"the outcome of call {call.call_id} of {call.run_id} is unknown, and nothing cut it off"
 
 
 def _of_effects(calls: Sequence[ToolExecution], effects: Sequence[dict[str, Any]]) -> Iterator[str]:
