@@ -21,7 +21,7 @@ from agentapp import actions, loop
 from agentapp.models import Run, ToolExecution
 from agentapp.sweep import sweep
 from approvals import ledger
-from approvals.models import Approval, Question
+from approvals.models import Approval, Event, Question
 from tests.conftest import call, calls, install_tools, says
 from tests.faults.world import effects
 
@@ -105,7 +105,9 @@ def state_of(run: Run) -> tuple[str, str, int]:
 
 def assert_record_holds(run: Run) -> None:
     assert ledger.verify(ledger.run_chain(run.pk))[1] is None
-    assert Approval.objects.filter(run_id=run.pk, state="used").count() <= len(run.executions.all())
+    used = Approval.objects.filter(run_id=run.pk, state="used").values_list("execution_id", flat=True)
+    begun = run.executions.filter(started_at__isnull=False).values_list("pk", flat=True)
+    assert sorted(used) == sorted(begun), "an approval lets its call begin, and no call begins without one"
 
 
 @pytest.mark.parametrize("tool", TOOLS)
@@ -131,7 +133,12 @@ def test_p0_a_decision_nobody_was_told_about_is_found_by_the_sweep(world, dana, 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_a_worker_killed_around_a_call_leaves_what_can_be_known(world, dana, tool, point, plain, keyed, die):
     run = approved_run(world, dana, tool)
+    recorded = Event.objects.filter(chain=ledger.run_chain(run.pk))
+    before = recorded.count()
     die(point, "drive", run.pk)
+    if point == "P8":
+        kept = [event.type for event in recorded.order_by("seq")[before:]]
+        assert kept == ["run.claimed"], "events are kept of the transaction that was open"
     expected = keyed if tool == "charge_once" else plain
     assert state_of(take_over(run)) == expected
     if expected[1] == "outcome_unknown":
