@@ -243,9 +243,10 @@ class Stack:
 
     def standing(self) -> str:
         """The state of runs and processes, for the report of a failure."""
-        states = "SELECT state, waiting_for, wake_at - now(), lease_until - now(), now() - updated_at, count(*)"
+        first = "min(wake_at) - now(), min(lease_until) - now(), now() - max(updated_at)"
+        grouped = "FROM agentapp_run WHERE finished_at IS NULL GROUP BY state, waiting_for"
         try:
-            runs = self.stage.statement(f"{states} FROM agentapp_run WHERE finished_at IS NULL GROUP BY 1, 2, 3, 4, 5")
+            runs = self.stage.statement(f"SELECT state, waiting_for, count(*), {first} {grouped}")
         except psycopg.Error as error:
             runs = [str(error)]
         ended = [process.args for process in (self.web, self.beat, *self.workers) if process.poll() is not None]
