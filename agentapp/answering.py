@@ -12,7 +12,6 @@ from dataclasses import replace
 from datetime import timedelta
 
 from django.db import DatabaseError, InterfaceError
-from django.utils import timezone
 
 from agentapp import budgets, executions, runs
 from agentapp.breakers import CircuitOpen
@@ -30,7 +29,7 @@ from agentapp.state import RunState
 from agentapp.switches import Stopped
 from agentapp.toolset import specs
 from agentapp.transcript import decided
-from approvals import decisions, ledger, questions
+from approvals import clock, decisions, ledger, questions
 from approvals.digest import canonical, parse, storable
 from approvals.masking import blotted, masked_beside
 from approvals.models import Approval, Question
@@ -66,7 +65,7 @@ def answer_people(state: RunState) -> float | None:
             reply = _ask(state, waiting[question.approval_id], question)
         except (ModelError, CircuitOpen) as error:
             again = isinstance(error, CircuitOpen) or error.retryable
-            if again and timezone.now() + timedelta(seconds=TRY_AGAIN_SECONDS) < question.answer_by:
+            if again and clock.now() + timedelta(seconds=TRY_AGAIN_SECONDS) < question.answer_by:
                 runs.release(state.run, state.token, "a question waits for an answer", TRY_AGAIN_SECONDS)
                 return TRY_AGAIN_SECONDS
             _give_up(

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 from django.contrib.auth.models import Group
-from django.utils import timezone
 
 from agentapp import provenance, runs, weighing
 from agentapp.asked_for import AskedFor
@@ -14,6 +13,7 @@ from agentapp.models import Tool, ToolExecution
 from agentapp.proposals import Situation, origins_for, ruling_for
 from agentapp.tools.arguments import effective
 from agentapp.weighing import Weighed
+from approvals import clock
 from approvals.digest import parse
 from approvals.models import Verdict
 from approvals.policy import Ruling
@@ -32,7 +32,7 @@ def weighed(situation: Situation, execution: ToolExecution, tool: Tool, asked: A
     origins = provenance.with_people(origins, situation.sources, arguments, asked.hands)
     terms = _terms(situation, execution, tool, asked.text, origins)
     earlier = weighing.before(situation.run, tool, execution)
-    return weighing.weigh(execution, tool, terms, arguments, origins, earlier, timezone.now())
+    return weighing.weigh(execution, tool, terms, arguments, origins, earlier, clock.now())
 
 
 def _terms(

@@ -15,7 +15,7 @@ from django.core.cache import caches
 from django.db import DatabaseError, InterfaceError
 from django.utils import timezone
 
-from agentapp.health_figures import figures
+from agentapp.health_figures import CLOCKS_MAY_DIFFER, figures
 from approvals.proof import signing_key, verifying
 
 # How long one look serves all pages of a process; how long pages that do not look themselves show it.
@@ -26,7 +26,6 @@ SHOWN_FOR_SECONDS = 90
 LATE = timedelta(seconds=60)
 # The whole ledger is checked every day.
 UNLOOKED_LONG = 2 * verifying.EVERY
-CLOCKS_MAY_DIFFER = timedelta(seconds=5)
 BROKER_ANSWERS_WITHIN_SECONDS = 1.0
 BROKER_NOTE_SECONDS = 10
 
@@ -224,6 +223,18 @@ def _clocks(row: dict[str, Any]) -> Problem | None:
     )
 
 
+def _workers_clocks(row: dict[str, Any]) -> Problem | None:
+    lately = max(LATE, 8 * timedelta(seconds=settings.SWEEP_SECONDS))
+    if row["worker_was_off_at"] is None or row["now"] - row["worker_was_off_at"] > lately:
+        return None
+    return Problem(
+        "worker_clock",
+        "The clock of a worker is off the database's.",
+        "Its log says by how much. Times in its logs and traces are wrong by as much, and it may refuse certificates "
+        "of models and tools. Only the database's clock decides what is due and what expires.",
+    )
+
+
 def _read_only(row: dict[str, Any]) -> Problem | None:
     if row["read_only"] == "off":
         return None
@@ -294,7 +305,7 @@ def _unsigned(row: dict[str, Any]) -> Problem | None:
 
 _CHECKS: tuple[Callable[[dict[str, Any]], Problem | None], ...] = (
     _read_only, _restored, _ledger_broken, _unlooked, _ahead, _unswept, _late, _untold, _losing_workers, _unsynced,
-    _broken, _deaf, _unanchored, _unsigned, _clocks,
+    _broken, _deaf, _unanchored, _unsigned, _clocks, _workers_clocks,
 )  # fmt: skip
 
 

@@ -36,7 +36,8 @@ from approvals.clock import Now, heard
 from approvals.models import Anchor, Checkpoint, Notification, Verification
 from approvals.proof import anchors, checkpoints, verifying
 
-SWEEP = "sweep"
+SWEEP, WORKER_CLOCK = "sweep", "worker_clock"
+CLOCKS_MAY_DIFFER = timedelta(seconds=5)
 STUCK = timedelta(minutes=10)
 RECENT = timedelta(hours=1)
 # No message is held back and tried for longer than this: the longest quiet hours, or the wait for a digest mail.
@@ -65,6 +66,7 @@ def figures() -> dict[str, Any]:
         "now": now,
         "read_only": _is_read_only(),
         "swept_at": Subquery(Heartbeat.objects.filter(pk=SWEEP).values("at")),
+        "worker_was_off_at": Subquery(Heartbeat.objects.filter(pk=WORKER_CLOCK).values("at")),
         "intact": continuity.intact(),
         "held": Exists(KillSwitch.objects.filter(scope=KillSwitch.Scope.ALL, engaged_by__isnull=True)),
         "due_since": _due_since(),

@@ -3,8 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from django.utils import timezone
-
 from agentapp import cards, planning, provenance, weighing
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.plan_use import was_planned
@@ -13,7 +11,7 @@ from agentapp.tools import sentences
 from agentapp.tools.arguments import effective
 from agentapp.tools.planning import calls_of
 from agentapp.weighing import Weighed
-from approvals import planned, risk
+from approvals import clock, planned, risk
 from approvals.cards import Card
 from approvals.digest import canonical, load, parse
 from approvals.masking import masked
@@ -48,7 +46,7 @@ def look(situation: Situation, text: str) -> list[Looked]:
         one = ToolExecution()  # not executed yet: an empty row, to compare with existing ones
         earlier = weighing.before(situation.run, tool, one)
         found.append(
-            Looked(tool, arguments, weighing.weigh(one, tool, ruling, arguments, origins, earlier, timezone.now()))
+            Looked(tool, arguments, weighing.weigh(one, tool, ruling, arguments, origins, earlier, clock.now()))
         )
     return found
 

@@ -1,5 +1,6 @@
 """The sweep, which makes every nudge optional: it ends what has expired and finds the runs that are due."""
 
+import logging
 import uuid
 from datetime import timedelta
 
@@ -9,10 +10,12 @@ from django.db.models import Q, QuerySet
 
 from agentapp import continuity, health_figures, runs, switches
 from agentapp.models import Heartbeat, Run
-from approvals import claims, decisions, ledger, questions, standing, timing
+from approvals import claims, clock, decisions, ledger, questions, standing, timing
 from approvals import nudges as approval_nudges
 from approvals.clock import Now
 from approvals.prepared import Prepared
+
+logger = logging.getLogger(__name__)
 
 BATCH = 500
 # With this many messages waiting, a due run nearly always has one among them.
@@ -58,6 +61,7 @@ def sweep(many_wait: bool = False) -> list[uuid.UUID]:
             claims.hand_on(approval_id)
     claims.forget_ended(BATCH)
     _beat()
+    _look_at_clock()
     if many_wait:
         lately = Now() - timedelta(seconds=2 * settings.SWEEP_SECONDS)
         return list(_due(Q(wake_at__gt=lately) | Q(state=Run.State.RUNNING, lease_until__gt=lately)))
@@ -84,3 +88,11 @@ def _beat() -> None:
     """Record that the sweep is done, and so that a beat was sent, delivered and handled."""
     if not Heartbeat.objects.filter(pk=health_figures.SWEEP).update(at=Now()):
         Heartbeat.objects.get_or_create(pk=health_figures.SWEEP, defaults={"at": Now()})
+
+
+def _look_at_clock() -> None:
+    """Note if the clock of this worker is off. Each sweep is another worker's, so all get their turn."""
+    clock.asked()
+    if abs(clock.off()) > health_figures.CLOCKS_MAY_DIFFER:
+        logger.warning("The clock of this worker is %s off the database's", abs(clock.off()))
+        Heartbeat.objects.update_or_create(pk=health_figures.WORKER_CLOCK, defaults={"at": Now()})

@@ -12,7 +12,7 @@ from agentapp import account_changes, anchoring, draining, insights, logs, loop,
 from agentapp import sweep as sweeping
 from agentapp.evals import results, runner
 from agentapp.nudges import nudge
-from approvals import broker, outgoing
+from approvals import broker, clock, outgoing
 from approvals.database import AWAY
 from approvals.proof import anchors, checkpoints, verifying
 
@@ -131,6 +131,7 @@ def forget_sessions() -> None:
 @shared_task
 def look_after_ledger() -> None:
     """Sign what is due, record it outside, and verify the ledger. Each part finds out by itself what is due."""
+    clock.asked()  # what is signed bears the database's time, whatever this worker's clock says
     checkpoints.make_due()
     anchors.write_file()
     anchoring.send_due()

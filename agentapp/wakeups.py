@@ -15,9 +15,9 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import close_old_connections, connections
-from django.utils import timezone
 
 from approvals.append_only import ANNOUNCED_ON, TABLE
+from approvals.clock import Now
 from approvals.models import Event
 
 log = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ def _recent(chains: set[str]) -> list[Fact]:
     """The latest events of some chains: all that were announced, perhaps with some already published."""
     close_old_connections()
     try:
-        events = Event.objects.filter(chain__in=chains, at__gte=timezone.now() - RECENT).order_by()
+        events = Event.objects.filter(chain__in=chains, at__gte=Now() - RECENT).order_by()
         return [Fact(chain, type_) for chain, type_ in events.values_list("chain", "type").distinct()]
     finally:
         connections.close_all()

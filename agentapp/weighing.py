@@ -17,7 +17,7 @@ from agentapp.provenance.paths import leaves
 from agentapp.provenance.spelling import compact, folded, number_in
 from agentapp.reasons import Reason
 from agentapp.tools import sentences
-from approvals import risk, step_up
+from approvals import clock, risk, step_up
 from approvals.disguises import deceiving, disguises
 from approvals.models import HIGH_RISKS, Approval
 from approvals.policy import Ruling
@@ -119,7 +119,7 @@ def risk_of(
     execution: ToolExecution | None,
 ) -> str:
     """The risk with which people would be asked about a call. One query."""
-    facts = facts_of(tool, arguments, origins, before(run, tool, execution), timezone.now())
+    facts = facts_of(tool, arguments, origins, before(run, tool, execution), clock.now())
     return risk.higher(ruled, risk.assess(facts).risk)
 
 

@@ -25,13 +25,20 @@ def now() -> datetime:
     return datetime.now(UTC) + _off
 
 
+def off() -> timedelta:
+    """How far the database's clock is ahead of this machine's, as last heard. Zero: within two seconds, or unknown."""
+    return _off
+
+
 def asked() -> datetime:
-    """The time by the database's clock, which is asked."""
-    postgresql = connection.vendor == "postgresql"
+    """The time by the database's clock, which is asked, so that `now` knows it as well."""
+    postgresql, asked_at = connection.vendor == "postgresql", time.monotonic()
     with connection.cursor() as cursor:
         cursor.execute("SELECT STATEMENT_TIMESTAMP()" if postgresql else "SELECT STRFTIME('%Y-%m-%dT%H:%M:%fZ', 'NOW')")
-        moment = cursor.fetchone()[0]
-    return moment if isinstance(moment, datetime) else datetime.fromisoformat(moment)
+        told = cursor.fetchone()[0]
+    moment = told if isinstance(told, datetime) else datetime.fromisoformat(told)
+    heard(moment, asked_at)
+    return moment
 
 
 def heard(moment: datetime, asked_at: float) -> None:

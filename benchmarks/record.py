@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import django
 
@@ -133,8 +134,6 @@ def reader(name: str = "ada") -> Any:
 def pages() -> None:
     """The console's other pages: their queries, and how long they take with this much data."""
     from django.contrib.auth.models import User
-    from django.db import connection
-    from django.test.utils import CaptureQueriesContext
 
     from agentapp.models import Run
     from approvals.models import Approval
@@ -152,28 +151,30 @@ def pages() -> None:
     }
     asked[f"a run of {LONG_RUN:,} steps"] = f"/runs/{long.pk}/"
     for name, path in asked.items():
-        with CaptureQueriesContext(connection) as queries:
-            assert client.get(path).status_code == 200, path
-        at_most(MOST_QUERIES, len(queries), f"{name}, queries")
-        goal = TRACE_MS if "steps" in name else PAGE_MS
-        timed(f"{name} ({len(queries)} queries)", lambda path=path: client.get(path), goal)
+        opened(client, name, path, TRACE_MS if "steps" in name else PAGE_MS)
+
+
+def opened(client: Any, name: str, path: str, goal: float) -> str:
+    """Count a page's queries, and measure how long it takes. Returns what it says."""
+    from django.db import connection
+    from django.test.utils import CaptureQueriesContext
+
+    with CaptureQueriesContext(connection) as queries:
+        answer = client.get(path)
+    assert answer.status_code == 200, (path, answer.status_code)
+    at_most(MOST_QUERIES, len(queries), f"{name}, queries")
+    timed(f"{name} ({len(queries)} queries)", lambda: client.get(path), goal)
+    return str(answer.text)
 
 
 def trail() -> None:
     client = reader()
-
-    def get(path: str, **asked: str) -> str:
-        answer = client.get(path, asked)
-        assert answer.status_code == 200, (path, asked, answer.status_code)
-        return answer.content.decode()
-
     for name, asked in {**ASKED, **WORDS}.items():
-        page, goal = get("/audit/", q=asked), SEARCH_MS if name in WORDS else PAGE_MS
-        timed(f"audit, {name}, first page", lambda asked=asked: get("/audit/", q=asked), goal)
+        goal = SEARCH_MS if name in WORDS else PAGE_MS
+        page = opened(client, f"audit, {name}, first page", f"/audit/?{urlencode({'q': asked})}", goal)
         older = re.search(r'href="(/audit/\?[^"]*)">Older<', page)
         if older:
-            path = older[1].replace("&amp;", "&")
-            timed(f"audit, {name}, next page", lambda path=path: get(path), goal)
+            opened(client, f"audit, {name}, next page", older[1].replace("&amp;", "&"), goal)
 
 
 def insights() -> None:
@@ -183,9 +184,7 @@ def insights() -> None:
     pages = {"approvals": "insights", "cost": "insights_cost", "reliability": "insights_reliability"}
     for range_ in ("24h", "14d", "90d"):
         for name, page in pages.items():
-            url = f"{reverse(page)}?range={range_}"
-            assert client.get(url).status_code == 200
-            timed(f"insights, {range_}, {name}", lambda url=url: client.get(url), INSIGHTS_MS)
+            opened(client, f"insights, {range_}, {name}", f"{reverse(page)}?range={range_}", INSIGHTS_MS)
 
 
 def export() -> None:

@@ -18,12 +18,11 @@ from typing import Any
 from django.conf import settings
 from django.db import DatabaseError, connections
 from django.db.models import Q
-from django.utils import timezone
 
 from agentapp.models import Run, TraceProgress
 from agentapp.telemetry import content, reading
 from agentapp.telemetry.spans import Span, Taken
-from approvals import ledger
+from approvals import clock, ledger
 from approvals.clock import Now
 
 log = logging.getLogger(__name__)
@@ -73,7 +72,7 @@ def export_run(run_id: uuid.UUID, send: Send) -> bool:
 def _export(run: Run, steps: int, send: Send) -> None:
     with_content = settings.OTEL_CONTENT
     hidden = content.hidden_of_family(run) if with_content else frozenset()
-    now, progress = timezone.now(), TraceProgress.objects.filter(pk=run.pk)
+    now, progress = clock.now(), TraceProgress.objects.filter(pk=run.pk)
 
     def tell(make: Callable[[bool], list[Span]]) -> None:
         """Skip spans that are refused, so that they do not hold up everything else."""
@@ -215,7 +214,7 @@ class Exporting:
 
     def _remember(self) -> None:
         try:
-            for run_id in untold(timezone.now()):
+            for run_id in untold(clock.now()):
                 self.mark(run_id)
         except DatabaseError:
             log.warning("Could not look for runs that were not exported before", exc_info=True)

@@ -8,14 +8,14 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.db.models import F
 
-from approvals import ledger
+from approvals import clock, ledger
 from approvals.models import Anchor, Checkpoint
 
 FILE, URL = Anchor.Target.FILE, Anchor.Target.URL
@@ -77,7 +77,7 @@ def begin_anew() -> Path | None:
     Only for somebody on the machine who has understood why; doing so is an event. Returns where the old file is.
     """
     path: Path = settings.LEDGER.anchor_file
-    aside = path.with_name(f"{path.name}.until-{datetime.now(UTC):%Y%m%dT%H%M%SZ}") if path.exists() else None
+    aside = path.with_name(f"{path.name}.until-{clock.now():%Y%m%dT%H%M%SZ}") if path.exists() else None
     with ledger.transaction():
         ledger.record(ledger.LEDGER, "ledger.anchor_begun_anew", {"file": path.name, "had": _reached(FILE)})
         Anchor.objects.filter(pk=FILE).delete()
@@ -107,7 +107,7 @@ def waiting(target: str) -> list[Checkpoint]:
 
 
 def is_due(target: str) -> bool:
-    now = datetime.now(UTC)
+    now = clock.now()
     # Nothing waits longer than that. A later moment was not written here, or by a clock that was wrong.
     return not Anchor.objects.filter(pk=target, next_at__gt=now, next_at__lte=now + _AGAIN_AFTER[-1]).exists()
 
@@ -119,14 +119,14 @@ def reached() -> dict[str, int]:
 
 def noted(target: str, number: int) -> None:
     """Note that a place knows the checkpoints up to this one."""
-    told = {"attempts": 0, "next_at": None, "failing_since": None, "problem": "", "reached_at": datetime.now(UTC)}
+    told = {"attempts": 0, "next_at": None, "failing_since": None, "problem": "", "reached_at": clock.now()}
     if not Anchor.objects.filter(pk=target, reached__lte=number).update(reached=number, **told):
         Anchor.objects.get_or_create(pk=target, defaults={"reached": number, **told})
 
 
 def failed(target: str, problem: str) -> None:
     """Note that a place did not accept the next one. `problem` never quotes the answer word for word."""
-    now = datetime.now(UTC)
+    now = clock.now()
     row, _ = Anchor.objects.get_or_create(pk=target)
     wait = _AGAIN_AFTER[min(row.attempts, len(_AGAIN_AFTER) - 1)]
     Anchor.objects.filter(pk=target).update(

@@ -8,7 +8,7 @@ before. A time in which nothing happened has no checkpoint.
 
 import logging
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from django.conf import settings
 from django.db import IntegrityError, connection, transaction
 
-from approvals import ledger
+from approvals import clock, ledger
 from approvals.digest import canonical, load, sha256
 from approvals.models import ChainHead, Checkpoint, CheckpointLeaf
 from approvals.proof import keys, signing_key
@@ -59,7 +59,7 @@ def make_due(now: datetime | None = None) -> list[Checkpoint]:
     Also after a time in which nothing ran. Without a key nothing is made; `status` says so. Several workers may try:
     one makes it.
     """
-    now = now or datetime.now(UTC)
+    now = now or clock.now()
     last = Checkpoint.objects.order_by("-number").values_list("made_at", flat=True).first()
     if last is not None and last > now + CLOCKS_DIFFER:
         logger.warning("The last checkpoint says that it was made at %s, which is in the future.", last)
@@ -130,7 +130,7 @@ def _make(parts: list[_Part], before: Checkpoint | None) -> Checkpoint:
         tree.add(part.leaf)
     with transaction.atomic():
         events = sum(part.last - part.first + 1 for part in parts)
-        now = datetime.now(UTC)
+        now = clock.now()
         said: dict[str, Any] = {
             "kind": KIND,
             "version": VERSION,

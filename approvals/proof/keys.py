@@ -6,10 +6,9 @@ key to a newer one. To trust an older one as well, say so.
 """
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from pathlib import Path
 
-from approvals import ledger
+from approvals import clock, ledger
 from approvals.digest import canonical, load
 from approvals.models import LedgerKey
 from approvals.proof import signing_key
@@ -93,7 +92,7 @@ def _note(key: PublicKey, file: Path | None = None) -> LedgerKey:
     with ledger.transaction():
         last = LedgerKey.objects.order_by("-number").first()
         previous = signing_key.public_key().key_id if file is not None else ""
-        now = datetime.now(UTC)
+        now = clock.now()
         statement = canonical(
             {
                 "kind": KIND,

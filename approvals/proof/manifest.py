@@ -6,9 +6,9 @@ writer of an export feeds it every byte it sends and each event's hash, and then
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
+from approvals import clock
 from approvals.digest import canonical
 from approvals.proof import signing_key
 
@@ -61,7 +61,7 @@ class Manifest:
             "first_hash": self._first,
             "last_hash": self._last,
             "sha256": self._sha256.hexdigest(),
-            "made_at": datetime.now(UTC).isoformat(),
+            "made_at": clock.now().isoformat(),
             "by": self._by,
             **{name: rows for name, rows in self._leading.items() if rows},
         }

@@ -9,7 +9,7 @@ import uuid
 from datetime import UTC, datetime
 from typing import Any
 
-from approvals import digest
+from approvals import clock, digest
 from approvals.detectors import clean
 from approvals.models import Approval, Decision, Event
 from approvals.proof import keys, signing_key
@@ -68,7 +68,7 @@ def receipt(approval: Approval) -> dict[str, Any]:
             .order_by("seq")
             .values_list("hash", flat=True)
         ),
-        "made_at": _at(datetime.now(UTC)),
+        "made_at": _at(clock.now()),
         **({"succession": leading} if (leading := keys.succession()) else {}),
     }
     found: dict[str, Any] = digest.load(signed(said))

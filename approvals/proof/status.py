@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import Exists, OuterRef
-from django.utils import timezone
 
+from approvals import clock
 from approvals.models import Anchor, Checkpoint, Verification
 from approvals.proof import signing_key, verifying, vouched
 from approvals.proof.checkpoints import CLOCKS_DIFFER
@@ -64,7 +64,7 @@ def standing() -> Standing:
 
 def _doubt(done: Verification | None, last: Checkpoint) -> str:
     """Why the last checkpoint does not count. Empty: it does."""
-    if last.made_at > timezone.now() + CLOCKS_DIFFER:
+    if last.made_at > clock.now() + CLOCKS_DIFFER:
         return f"The last checkpoint is dated {last.made_at:%Y-%m-%d}, which is in the future."
     return _NOT_VOUCHED if _without_a_word(done, last) else ""
 

@@ -15,9 +15,8 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser
 from django.db.models import Q, QuerySet, Sum
-from django.utils import timezone
 
-from approvals import signatures
+from approvals import clock, signatures
 from approvals.models import Approval, ChainHead, Verification
 from approvals.proof import vouched
 from approvals.proof.chains import Break, Cursor, Scope, Walk
@@ -57,7 +56,7 @@ def start(user: AbstractBaseUser | None, scope: Scope | None = None) -> Verifica
     running = Verification.objects.filter(state=State.RUNNING, **asked).first()
     if running is not None:
         return running
-    now = timezone.now()
+    now = clock.now()
     where, values = scope.where
     heads = ChainHead.objects.extra(where=[where], params=values)  # noqa: S610  (the scope's own words)
     total = heads.aggregate(total=Sum("seq"))["total"] or 0
@@ -77,7 +76,7 @@ def latest() -> Verification | None:
 
 def due(now: datetime | None = None) -> list[uuid.UUID]:
     """Checks that are under way and unclaimed. A day after the last, the whole ledger is checked again."""
-    now = now or timezone.now()
+    now = now or clock.now()
     last = past(now).values_list("started_at", flat=True).first()
     if ahead := _whole().filter(started_at__gt=now + CLOCKS_DIFFER).first():
         logger.warning("A verification says that it was begun at %s, which is in the future.", ahead.started_at)
@@ -94,7 +93,7 @@ def go_on(id: uuid.UUID, seconds: float = SLICE_SECONDS) -> bool:
         held = row.claimed_until
         _PHASES[row.cursor.get("phase", "chains")](row)
         over = row.state == State.DONE or time.monotonic() >= until
-        row.seen_at = timezone.now()
+        row.seen_at = clock.now()
         row.claimed_until = None if over else row.seen_at + _A_STEP_TAKES
         written = {name: getattr(row, name) for name in _WRITTEN}
         if not Verification.objects.filter(pk=id, claimed_until=held).update(**written):
@@ -106,7 +105,7 @@ def go_on(id: uuid.UUID, seconds: float = SLICE_SECONDS) -> bool:
 
 def look(scope: Scope | None = None) -> Verification:
     """Check chains and checkpoints here and now, without a row. The caller checks the signed decisions."""
-    now, scope = timezone.now(), scope or Scope()
+    now, scope = clock.now(), scope or Scope()
     row = Verification(chain=scope.chain, since=scope.since, until=scope.until, started_at=now, seen_at=now)
     while row.state == State.RUNNING and row.cursor.get("phase") != "decisions":
         _PHASES[row.cursor.get("phase", "chains")](row)
@@ -124,7 +123,7 @@ def _whole() -> QuerySet[Verification]:
 
 def past(now: datetime | None = None) -> QuerySet[Verification]:
     """Checks of the whole ledger, latest first. One dated in the future does not count."""
-    return _whole().filter(started_at__lte=(now or timezone.now()) + CLOCKS_DIFFER)
+    return _whole().filter(started_at__lte=(now or clock.now()) + CLOCKS_DIFFER)
 
 
 def _free(now: datetime) -> QuerySet[Verification]:
@@ -134,7 +133,7 @@ def _free(now: datetime) -> QuerySet[Verification]:
 
 
 def _claimed(id: uuid.UUID) -> Verification | None:
-    now = timezone.now()
+    now = clock.now()
     if not _free(now).filter(pk=id).update(claimed_until=now + _A_STEP_TAKES):
         return None
     return Verification.objects.get(pk=id)
@@ -206,7 +205,7 @@ _PHASES: dict[str, Callable[[Verification], None]] = {
 
 
 def _end(row: Verification, broken: Break | None) -> None:
-    row.state, row.finished_at = State.DONE, timezone.now()
+    row.state, row.finished_at = State.DONE, clock.now()
     row.holds, row.cursor = broken is None, {}
     row.broken = asdict(broken) if broken is not None else None
     if broken is not None:

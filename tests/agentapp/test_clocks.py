@@ -12,14 +12,26 @@ from django.core.management import call_command
 from django.test import Client
 from django.utils import timezone
 
-from agentapp import auth, customers, first_admin, insights, old_sessions
+from agentapp import auth, customers, first_admin, health, insights, old_sessions, tasks, weighing
 from agentapp import webhooks as hooks
+from agentapp.health_figures import WORKER_CLOCK
 from agentapp.importing import pending
 from agentapp.importing.planning import Given
-from agentapp.models import ApiToken, CustomerLink, PendingImport, RollUp, SetupToken, WebhookDelivery, WebhookEndpoint
-from approvals import ledger
+from agentapp.models import (
+    ApiToken,
+    CustomerLink,
+    Heartbeat,
+    PendingImport,
+    RollUp,
+    SetupToken,
+    WebhookDelivery,
+    WebhookEndpoint,
+)
+from agentapp.sweep import sweep
+from approvals import clock, ledger
+from approvals.models import Checkpoint, Verification
 from tests.agentapp.importing.test_planning import shop
-from tests.conftest import says
+from tests.conftest import call, calls, says
 
 pytestmark = pytest.mark.django_db
 
@@ -30,7 +42,12 @@ type Off = Callable[[timedelta], None]
 
 @pytest.fixture
 def clock_is_off(monkeypatch: pytest.MonkeyPatch) -> Off:
-    return lambda by: monkeypatch.setattr(timezone, "now", lambda: NOW() + by)
+    def off(by: timedelta) -> None:
+        monkeypatch.setattr(timezone, "now", lambda: NOW() + by)
+        monkeypatch.setattr(clock, "datetime", type("Off", (datetime,), {"now": lambda zone=None: NOW() + by}))
+        monkeypatch.setattr(clock, "_off", timedelta(0))  # this process has not asked the database yet
+
+    return off
 
 
 def about(moment: datetime | None, after: timedelta = timedelta(0)) -> bool:
@@ -69,6 +86,38 @@ class TestOneThatIsAhead:
         clock_is_off(AHEAD)
         insights.catch_up()
         assert RollUp.objects.get().until <= NOW()
+
+
+@pytest.mark.parametrize("off", [AHEAD, BEHIND])
+class TestAWorkersThatIsOff:
+    def test_signs_the_ledger_at_the_database_s_time(self, clerk: Any, clock_is_off: Off, off: timedelta) -> None:
+        clerk.run(says("done"))
+        clock_is_off(off)
+        tasks.look_after_ledger()
+        assert about(Checkpoint.objects.get().made_at)
+        assert about(Verification.objects.get().started_at)
+
+    def test_weighs_a_call_at_the_database_s_time(
+        self, clerk: Any, clock_is_off: Off, off: timedelta, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = clerk.start(calls(call("a", "pay", account="ana", amount=20)), says("done"))
+        real, seen = weighing.weigh, []
+        monkeypatch.setattr(weighing, "weigh", lambda *told: seen.append(told[-1]) or real(*told))
+        clock_is_off(off)
+        clerk.drive(run)
+        assert seen
+        assert all(map(about, seen))
+
+    def test_is_said_for_as_long_as_it_sweeps(self, clock_is_off: Off, off: timedelta) -> None:
+        sweep()
+        assert not Heartbeat.objects.filter(pk=WORKER_CLOCK).exists()
+        with pytest.MonkeyPatch.context() as wrong:
+            wrong.setattr(clock, "datetime", type("Off", (datetime,), {"now": lambda zone=None: NOW() + off}))
+            wrong.setattr(clock, "_off", timedelta(0))
+            sweep()
+        assert [problem.code for problem in health.look()] == ["worker_clock"]
+        Heartbeat.objects.filter(pk=WORKER_CLOCK).update(at=NOW() - timedelta(minutes=3))
+        assert health.look() == []
 
 
 class TestWhatOneMakesThatIsAhead:

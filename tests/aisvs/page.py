@@ -12,8 +12,9 @@ HEAD = """\
 
 This page says how far Countersign meets the requirements of the OWASP AI Security Verification Standard 1.0 for agents
 that act: chapters C9.1, C9.2, C9.5 and C9.6, which are about what the product itself decides. The other chapters, also
-of C9, have not been gone through. The requirements are in our own words; numbers and levels are the standard's. Each requirement that is met, in full or in part, has a test that tries to break it. This page is generated
-from those tests (`python -m tests.aisvs.page`), and `make test` fails if the two differ.
+of C9, have not been gone through. The requirements are in our own words; numbers and levels are the standard's. Each
+requirement that is met, in full or in part, has a test that tries to break it. This page is generated from those tests
+(`python -m tests.aisvs.page`), and `make test` fails if the two differ.
 
 It describes the product. How far an installation meets the standard also depends on its rules, its roles and where it
 runs: see [operating](operating.md).

@@ -1,4 +1,4 @@
-"""Processes' clocks are ten minutes off, in both directions at once: the database's clock decides what is due when."""
+"""Processes' clocks are minutes, days or years off, both ways at once: the database's clock decides what is due."""
 
 import shutil
 import subprocess
@@ -23,7 +23,14 @@ from tests.processes import until
 pytestmark = pytest.mark.faults
 
 LEASE = timedelta(seconds=3)
-OFF = {"ahead": "600", "behind": "-600"}
+MINUTES, DAY, YEARS = 600, 86_400, 13 * 365 * 86_400
+# By how many seconds: of the web server, and of two workers. A web server whose clock is days off would sign everybody
+# out. After 13 years, seconds since 1970 no longer fit into 31 bits.
+OFF = {
+    "ahead": (MINUTES, MINUTES, -MINUTES),
+    "behind": (-MINUTES, -MINUTES, MINUTES),
+    "workers only": (0, YEARS, -DAY),
+}
 
 
 def built(folder: Path) -> str:
@@ -36,24 +43,29 @@ def built(folder: Path) -> str:
     return str(library)
 
 
-@pytest.fixture(scope="module", params=["ahead", "behind"])
-def kept_stack(
-    request: pytest.FixtureRequest, stage: Stage, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Stack]:
-    """A web server and a worker whose clocks are off one way, and a worker whose clock is off the other way."""
-    here, there = ("ahead", "behind") if request.param == "ahead" else ("behind", "ahead")
+@pytest.fixture(scope="module", params=OFF)
+def off(request: pytest.FixtureRequest) -> tuple[int, int, int]:
+    return OFF[request.param]
+
+
+@pytest.fixture(scope="module")
+def kept_stack(off: tuple[int, int, int], stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A web server and two workers; the workers' clocks are off in opposite ways."""
     folder = tmp_path_factory.mktemp("clocks")
-    shown = {name: {"LD_PRELOAD": built(folder), "CLOCK_OFF_BY": seconds} for name, seconds in OFF.items()}
-    made = Stack(stage, folder, [shown[here], shown[here], shown[there]])
+    library = built(folder)
+    made = Stack(stage, folder, [{"LD_PRELOAD": library, "CLOCK_OFF_BY": str(by)} for by in off])
     try:
         made.until_ready()
         yield made
     finally:
         made.end_all()
+        stage.statement("DELETE FROM agentapp_heartbeat WHERE name = 'worker_clock'")  # it is no longer true
 
 
-def test_what_is_done_is_done_once_and_it_is_said_that_a_clock_is_off(stack: Stack, conclude) -> None:
-    stack.says("clock")
+def test_what_is_done_is_done_once_and_it_is_said_that_a_clock_is_off(stack: Stack, conclude, off) -> None:
+    stack.says("worker_clock")
+    if off[0]:
+        stack.says("clock")
     began = timezone.now()  # the tests' clock is right
     runs = stack.people.start_many(times(6, 60))
     assert conclude(runs).states == {Run.State.SUCCEEDED: times(6, 60)}

@@ -6,6 +6,7 @@ import uuid
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -266,13 +267,8 @@ def test_a_place_cannot_be_made_to_wait_for_ever(past, settings):
 
 @contextmanager
 def a_clock(monkeypatch: pytest.MonkeyPatch, at: datetime):
-    class Ahead(datetime):
-        @classmethod
-        def now(cls, tz=None) -> datetime:
-            return at
-
     with monkeypatch.context() as patched:
-        patched.setattr(checkpoints, "datetime", Ahead)
+        patched.setattr(checkpoints, "clock", SimpleNamespace(now=lambda: at))
         yield
 
 

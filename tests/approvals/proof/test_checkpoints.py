@@ -1,6 +1,7 @@
 import uuid
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 from django.db import DatabaseError, connection, transaction
@@ -75,8 +76,7 @@ def test_one_is_made_in_each_period_in_which_something_happened(settings, monkey
 
     def made(later: timedelta) -> int:
         tell(RUNS[0])
-        clock = type("Clock", (datetime,), {"now": classmethod(lambda cls, tz: at + later)})
-        monkeypatch.setattr(checkpoints, "datetime", clock)
+        monkeypatch.setattr(checkpoints, "clock", SimpleNamespace(now=lambda: at + later))
         return len(checkpoints.make_due())
 
     period = timedelta(minutes=minutes)
