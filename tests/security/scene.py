@@ -9,11 +9,14 @@ from django.contrib.auth.models import Group, User
 from django.db import connection
 from django.test import Client
 
+from agentapp import actions
 from agentapp.models import Run, Tool
 from approvals import append_only
 from approvals.models import Approval
 from tests.conftest import Clerk, call, calls, says
+from tests.wire import DIALECTS, KEY, Answer, ProviderServer
 
+OPENAI = DIALECTS["openai"]
 PAY = calls(call("a", "pay", account="ana", amount=20))
 
 
@@ -33,6 +36,22 @@ class Scene:
     def kept(self, tool: str) -> None:
         """Only runs of people who are in a group that is empty may call it."""
         Tool.objects.get(name=tool).starters.add(Group.objects.create(name="Payers"))
+
+    def provided(self, *answers: Answer, key: str = KEY) -> Run:
+        """A run whose model is a provider's, which gives these answers."""
+        provider = ProviderServer()
+        self.patch.setenv(OPENAI.key_variable, key)
+        self.patch.setenv(OPENAI.url_variable, provider.url + OPENAI.url_path)
+        self.patch.setenv("NO_PROXY", "127.0.0.1")
+        provider.answer(*answers)
+        self.clerk.agent.driver, self.clerk.agent.model = "tool_calling", OPENAI.model
+        self.clerk.agent.save()
+        try:
+            return self.clerk.drive(
+                actions.start_run(actions.NewRun(self.clerk.agent.name, "Pay."), self.clerk.starter)
+            )
+        finally:
+            provider.stop()
 
     def browser(self, user: User, **more: Any) -> Client:
         client = Client(**more)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from agentapp import actions, auth, discretion, executions, logs
+from agentapp import auth, discretion, executions, logs
 from agentapp.audit import exporting
 from agentapp.llm import providers
 from agentapp.tools import credentials, mcp_source, mcp_target
@@ -20,11 +20,10 @@ from tests.agentapp.tools.test_credentials import SECRET, offer, parrot
 from tests.conftest import call, calls, says
 from tests.mcp_servers import Peer, command, kept_peers, run, started
 from tests.privacy.test_planted import as_configured
-from tests.security.scene import Scene, Threat, named, scene
-from tests.wire import DIALECTS, Answer, ProviderServer
+from tests.security.scene import OPENAI, Scene, Threat, named, scene
+from tests.wire import Answer
 
 __all__ = ["kept_peers", "parrot", "scene", "started"]
-OPENAI = DIALECTS["openai"]
 # Of a shape that is recognised; and of none.
 KEY = "sk-live-4f9a8b7c6d5e4f3a2b1c0d9e"
 UNSHAPED = "correct+horse+battery"
@@ -91,18 +90,8 @@ def what_is_shown_is_not_looked_over(scene: Scene) -> None:
 
 
 def a_provider_quotes_our_key(scene: Scene) -> bool:
-    provider = ProviderServer()
-    scene.patch.setenv(OPENAI.key_variable, UNSHAPED)
-    scene.patch.setenv(OPENAI.url_variable, provider.url + OPENAI.url_path)
-    scene.patch.setenv("NO_PROXY", "127.0.0.1")
-    provider.answer(Answer(OPENAI.error(f"{UNSHAPED} may not do that", "bad_request"), 400))
-    scene.clerk.agent.driver, scene.clerk.agent.model = "tool_calling", OPENAI.model
-    scene.clerk.agent.save()
-    run = actions.start_run(actions.NewRun(agent="clerk", input="Pay."), scene.clerk.starter)
-    try:
-        scene.clerk.drive(run)
-    finally:
-        provider.stop()
+    answer = Answer(OPENAI.error(f"{UNSHAPED} may not do that", "bad_request"), 400)
+    run = scene.provided(answer, key=UNSHAPED)
     assert "may not do that" in run.stop_message
     return UNSHAPED in run.stop_message
 
