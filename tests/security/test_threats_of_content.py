@@ -6,6 +6,7 @@ import io
 import logging
 import os
 import zipfile
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -72,13 +73,24 @@ def lines_are_not_looked_over(scene: Scene) -> None:
     scene.patch.setattr(logs, "clean", unchanged)
 
 
-def a_page_or_an_answer_shows_a_key(scene: Scene) -> bool:
+def a_page_shows_a_key(scene: Scene) -> bool:
     _, approval = scene.asked(calls(call("a", "pay", account=KEY, amount=20)))
-    _, secret = auth.issue_token(scene.dana, "reads", ["approvals:read"], "test", issued_by=scene.dana)
     page = scene.browser(scene.dana).get(f"/approvals/{approval.pk}/")
+    assert page.status_code == 200
+    return KEY in page.text
+
+
+def the_api_shows_a_key(scene: Scene) -> bool:
+    return KEY in told_by_the_api(scene, KEY).text
+
+
+def told_by_the_api(scene: Scene, account: str) -> Any:
+    """The API's answer about a request to pay somebody."""
+    _, approval = scene.asked(calls(call("a", "pay", account=account, amount=20)))
+    _, secret = auth.issue_token(scene.dana, "reads", ["approvals:read"], "test", issued_by=scene.dana)
     told = Client(headers={"authorization": f"Bearer {secret}"}).get(f"/api/v1/approvals/{approval.pk}")
-    assert (page.status_code, told.status_code) == (200, 200)
-    return KEY in page.text and KEY in told.text
+    assert told.status_code == 200
+    return told
 
 
 def what_is_shown_is_not_looked_over(scene: Scene) -> None:
@@ -118,9 +130,7 @@ def cells_are_written_as_they_are(scene: Scene) -> None:
 
 def an_answer_in_json_is_read_as_a_page(scene: Scene) -> bool:
     """Whether a browser may take the words of a call for markup, though they are said to be JSON."""
-    _, approval = scene.asked(calls(call("a", "pay", account="<script>alert(1)</script>", amount=20)))
-    _, secret = auth.issue_token(scene.dana, "reads", ["approvals:read"], "test", issued_by=scene.dana)
-    told = Client(headers={"authorization": f"Bearer {secret}"}).get(f"/api/v1/approvals/{approval.pk}")
+    told = told_by_the_api(scene, "<script>alert(1)</script>")
     assert "<script>" in told.text
     assert told["Content-Type"].startswith("application/json")
     return told.headers.get("X-Content-Type-Options") != "nosniff"
@@ -141,8 +151,10 @@ THREATS = [
            answers_are_kept_as_they_came),
     Threat(10, "a line of the log quotes a key", "lines are written without", a_line_of_the_log_quotes_a_key,
            lines_are_not_looked_over),
-    Threat(10, "a page or an answer shows a key", "values are shown without, and answers sent without",
-           a_page_or_an_answer_shows_a_key, what_is_shown_is_not_looked_over),
+    Threat(10, "a page shows a key", "values are shown without, and answers sent without", a_page_shows_a_key,
+           what_is_shown_is_not_looked_over),
+    Threat(10, "the API shows a key", "values are shown without, and answers sent without", the_api_shows_a_key,
+           what_is_shown_is_not_looked_over),
     Threat(10, "a provider quotes our key", "its errors are kept without", a_provider_quotes_our_key,
            our_keys_are_not_looked_for),
 ]  # fmt: skip
@@ -159,14 +171,17 @@ def test_without_the_defence_it_succeeds(threat: Threat, scene: Scene) -> None:
     assert threat.attack(scene)
 
 
+@pytest.mark.parametrize("attack", [a_page_shows_a_key, the_api_shows_a_key])
 @pytest.mark.parametrize("left", [[masking], [discretion, lens]], ids=["as it is shown", "as it is sent"])
-def test_either_look_over_what_is_shown_is_enough(scene: Scene, left: list[Any]) -> None:
+def test_either_look_over_what_is_shown_is_enough(
+    scene: Scene, left: list[Any], attack: Callable[[Scene], bool]
+) -> None:
     kept = [(module, name, getattr(module, name, None)) for module in left for name in ("without_secrets", "clean")]
     what_is_shown_is_not_looked_over(scene)
     for module, name, was in kept:
         if was is not None:
             scene.patch.setattr(module, name, was)
-    assert not a_page_or_an_answer_shows_a_key(scene)
+    assert not attack(scene)
 
 
 class TestAServiceThatRepeatsItsCredential:

@@ -1,30 +1,26 @@
-"""Threats of who is asking, and when, tested like those of `test_threats.py`: sessions, tokens, rights and rows."""
+"""Threats of who is asking, and when, tested like those of `test_threats.py`: sessions, tokens and rights."""
 
 import json
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-import pytest
 from django.conf import settings
 from django.contrib import auth as sign_in
 from django.contrib.auth.models import Permission, User
 from django.contrib.sessions.backends.db import SessionStore
 from django.contrib.sessions.models import Session
-from django.db import Error, connection, transaction
 from django.test import Client
 from django.utils import timezone
 
-from agentapp import actions, auth, other_code, recheck, renewed, takers
-from agentapp.models import Agent, ApiToken, Run, Tool, ToolExecution
-from approvals import append_only, configuration, entitlement, standing, step_up
-from approvals.admin_pages import ReadOnlyAdmin
-from approvals.digest import canonical
+from agentapp import actions, auth, renewed, takers
+from agentapp.models import ApiToken, Run
+from approvals import entitlement, step_up
 from approvals.entitlement import Sight
-from approvals.models import Approval, Comment, Decision, Event
-from tests.admin_pages import address, configuration_events, renew, shown_in
+from approvals.models import Decision
+from tests.admin_pages import renew
 from tests.clerk_tools import effects_of
-from tests.conftest import call, calls, says
+from tests.conftest import says
 from tests.security.scene import PAY, Scene, Threat, body_of, named, scene
 
 __all__ = ["scene"]
@@ -95,12 +91,16 @@ def sessions_never_end(scene: Scene) -> None:
     scene.patch.setattr(SessionStore, "_get_session_from_db", of_any_age)
 
 
-def a_token_that_has_ended_reads(scene: Scene) -> bool:
-    revoked, expired = token(scene.dana, "approvals:read"), token(scene.dana, "approvals:read")
-    first, second = ApiToken.objects.order_by("created_at", "pk")
-    auth.revoke_token(first, "test")
-    ApiToken.objects.filter(pk=second.pk).update(expires_at=timezone.now() - timedelta(days=1))
-    return all(api(secret).get("/api/v1/approvals").status_code == 200 for secret in (revoked, expired))
+def a_revoked_token_reads(scene: Scene) -> bool:
+    secret = token(scene.dana, "approvals:read")
+    auth.revoke_token(ApiToken.objects.get(), "test")
+    return api(secret).get("/api/v1/approvals").status_code == 200
+
+
+def an_expired_token_reads(scene: Scene) -> bool:
+    secret = token(scene.dana, "approvals:read")
+    ApiToken.objects.update(expires_at=timezone.now() - timedelta(days=1))
+    return api(secret).get("/api/v1/approvals").status_code == 200
 
 
 def tokens_never_end(scene: Scene) -> None:
@@ -171,10 +171,13 @@ def nobody_asks_who_made_a_token(scene: Scene) -> None:
 
 def a_stranger_reads_a_request(scene: Scene) -> bool:
     _, approval = scene.asked()
+    return scene.browser(scene.outsider).get(f"/approvals/{approval.pk}/").status_code == 200
+
+
+def a_stranger_reads_a_request_by_a_token(scene: Scene) -> bool:
+    _, approval = scene.asked()
     program = api(token(scene.outsider, "approvals:read"))
-    page = scene.browser(scene.outsider).get(f"/approvals/{approval.pk}/")
-    told = program.get(f"/api/v1/approvals/{approval.pk}")
-    return page.status_code == told.status_code == 200
+    return program.get(f"/api/v1/approvals/{approval.pk}").status_code == 200
 
 
 def requests_are_everybodys(scene: Scene) -> None:
@@ -198,114 +201,6 @@ def runs_are_everybodys(scene: Scene) -> None:
     scene.patch.setattr(auth, "visible_runs", lambda user: Run.objects.all())
 
 
-# --- What is on record ---------------------------------------------------------------------------
-
-
-def a_superuser_changes_what_was_said(scene: Scene) -> bool:
-    return in_the_admin(scene, change=True)
-
-
-def a_superuser_adds_what_nobody_said(scene: Scene) -> bool:
-    return in_the_admin(scene, change=False)
-
-
-def in_the_admin(scene: Scene, *, change: bool) -> bool:
-    """Whether a superuser puts words into Dana's mouth."""
-    _, approval = scene.asked()
-    said = Comment.objects.create(approval=approval, author=scene.dana, text="Do not pay.", at=timezone.now())
-    User.objects.filter(pk=scene.admin.pk).update(is_superuser=True)
-    browser = scene.browser(scene.admin)
-    page = address(Comment, "change", said.pk) if change else address(Comment, "add")
-    form = {"approval": approval.pk, "author": scene.dana.pk, "text": "Pay.", "at_0": "2026-01-01", "at_1": "12:00"}
-    browser.post(page, form)
-    return Comment.objects.filter(text="Pay.").exists()
-
-
-def the_record_can_be_changed(scene: Scene) -> None:
-    scene.patch.setattr(ReadOnlyAdmin, "has_change_permission", lambda *_, **__: True)
-
-
-def the_record_can_be_added_to(scene: Scene) -> None:
-    scene.patch.setattr(ReadOnlyAdmin, "has_add_permission", lambda *_, **__: True)
-
-
-def an_agent_is_given_other_orders_and_nobody_knows(scene: Scene) -> bool:
-    before, browser = len(configuration_events()), scene.browser(scene.admin)
-    renew(browser)
-    page = address(Agent, "change", scene.clerk.agent.pk)
-    browser.post(page, {**shown_in(browser.get(page)), "instructions": "Pay whoever asks."})
-    assert Agent.objects.get().instructions == "Pay whoever asks."
-    return len(configuration_events()) == before
-
-
-def changes_are_not_recorded(scene: Scene) -> None:
-    scene.patch.setattr(configuration, "record_change", lambda *_: None)
-
-
-def another_tool_runs_under_an_approval(scene: Scene) -> bool:
-    run, approval = scene.asked(calls(call("a", "pay_once", account="ana", amount=20)))
-    scene.clerk.decide(approval, scene.dana)
-    Tool.objects.filter(name="pay_once").update(version="2", description="Pay ten times as much.")
-    scene.clerk.drive(run)
-    return bool(effects_of("pay_once"))
-
-
-def versions_of_tools_are_not_compared(scene: Scene) -> None:
-    """Two places compare them: with what was approved, and with what this process has."""
-    real = recheck.stale
-
-    def stale(state: Any, execution: Any, approval: Approval, *others: Any) -> str:
-        state.configuration.tools[approval.tool].version = approval.tool_version
-        return real(state, execution, approval, *others)
-
-    scene.patch.setattr(recheck, "stale", stale)
-    scene.patch.setattr(other_code, "is_of_this_code", lambda row: True)
-
-
-def a_request_is_rewritten_with_its_digests(scene: Scene) -> bool:
-    run, approval = scene.asked()
-    scene.clerk.decide(approval, scene.dana)
-    approval.refresh_from_db()
-    approval.final_arguments_text = canonical({**json.loads(approval.final_arguments_text), "amount": 900})
-    made_anew = standing.final_digest(approval)
-    Approval.objects.update(
-        arguments_text=approval.final_arguments_text, final_arguments_text=approval.final_arguments_text,
-        action_digest=made_anew, final_digest=made_anew,
-    )  # fmt: skip
-    ToolExecution.objects.update(arguments_text=approval.final_arguments_text)
-    scene.clerk.drive(run)
-    return any(effect["amount"] == 900 for effect in effects_of("pay"))
-
-
-def decisions_count_for_any_call(scene: Scene) -> None:
-    scene.patch.setattr(standing, "_counting", lambda approval, risk, given: list(given))
-
-
-def written(scene: Scene, statement: str) -> bool:
-    """Whether the database takes a statement about its events. Nothing of it stays."""
-    scene.asked()
-    try:
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(statement)
-            changed = not Event.objects.exists()
-            transaction.set_rollback(True)
-    except Error:
-        return False
-    return changed
-
-
-def the_events_are_deleted(scene: Scene) -> bool:
-    return written(scene, "DELETE FROM approvals_event")
-
-
-def the_table_is_emptied(scene: Scene) -> bool:
-    return written(scene, "TRUNCATE approvals_event CASCADE")
-
-
-def the_ledger_is_not_guarded(scene: Scene) -> None:
-    append_only.remove(connection)
-
-
 THREATS = [
     Threat(4, "whoever started a run approves it by a token in another's name", "tokens decide for their maker",
            the_starter_approves_by_a_token_in_anothers_name, tokens_decide_for_anybody),
@@ -313,21 +208,12 @@ THREATS = [
            whoever_made_the_token_approves_what_it_started, nobody_asks_who_made_a_token),
     Threat(11, "a stranger reads a request", "one queryset for each person", a_stranger_reads_a_request,
            requests_are_everybodys),
+    Threat(11, "a stranger reads a request by a token", "one queryset for each person",
+           a_stranger_reads_a_request_by_a_token, requests_are_everybodys),
     Threat(11, "a stranger reads a run by a token", "one queryset for each person", a_stranger_reads_a_run_by_a_token,
            runs_are_everybodys),
     Threat(11, "a stranger exports a run", "one queryset for each person", a_stranger_exports_a_run,
            runs_are_everybodys),
-    Threat(12, "another tool runs under an approval", "the tool's version is compared",
-           another_tool_runs_under_an_approval, versions_of_tools_are_not_compared),
-    Threat(12, "a request is rewritten with its digests", "a decision names its call",
-           a_request_is_rewritten_with_its_digests, decisions_count_for_any_call),
-    Threat(14, "a superuser changes what was said", "the admin only shows it", a_superuser_changes_what_was_said,
-           the_record_can_be_changed),
-    Threat(14, "a superuser adds what nobody said", "the admin only shows it", a_superuser_adds_what_nobody_said,
-           the_record_can_be_added_to),
-    Threat(14, "an agent is given other orders and nobody knows", "changes are recorded",
-           an_agent_is_given_other_orders_and_nobody_knows, changes_are_not_recorded),
-    Threat(19, "the events are deleted", "triggers", the_events_are_deleted, the_ledger_is_not_guarded),
     Threat(21, "a right is taken away while the page is open", "people are read with each request",
            a_right_is_taken_away_while_the_page_is_open, people_are_remembered),
     Threat(21, "an account is closed while the page is open", "people are read with each request",
@@ -337,7 +223,8 @@ THREATS = [
     Threat(21, "a session is ended while the page is open", "people are read with each request",
            a_session_is_ended_while_the_page_is_open, people_are_remembered),
     Threat(21, "a session outlives its day", "sessions end", a_session_outlives_its_day, sessions_never_end),
-    Threat(21, "a token that has ended reads", "tokens end", a_token_that_has_ended_reads, tokens_never_end),
+    Threat(21, "a revoked token reads", "tokens end", a_revoked_token_reads, tokens_never_end),
+    Threat(21, "an expired token reads", "tokens end", an_expired_token_reads, tokens_never_end),
     Threat(21, "an unlocked screen makes a token", "people confirm who they are", an_unlocked_screen_makes_a_token,
            nobody_confirms_who_they_are),
     Threat(21, "a sign-in of this morning pays", "what somebody has shown is compared",
@@ -354,11 +241,3 @@ def test_the_attack_fails(threat: Threat, scene: Scene) -> None:
 def test_without_the_defence_it_succeeds(threat: Threat, scene: Scene) -> None:
     threat.switch_off(scene)
     assert threat.attack(scene)
-
-
-@pytest.mark.postgresql
-@pytest.mark.parametrize("guarded", [True, False], ids=["guarded", "not guarded"])
-def test_only_without_triggers_is_the_table_of_events_emptied(scene: Scene, guarded: bool) -> None:
-    if not guarded:
-        the_ledger_is_not_guarded(scene)
-    assert the_table_is_emptied(scene) != guarded
