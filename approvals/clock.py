@@ -36,7 +36,7 @@ def asked() -> datetime:
     with connection.cursor() as cursor:
         cursor.execute("SELECT STATEMENT_TIMESTAMP()" if postgresql else "SELECT STRFTIME('%Y-%m-%dT%H:%M:%fZ', 'NOW')")
         told = cursor.fetchone()[0]
-    moment = told if isinstance(told, datetime) else datetime.fromisoformat(told)
+    moment: datetime = told if postgresql else datetime.fromisoformat(told)
     heard(moment, asked_at)
     return moment
 
