@@ -11,9 +11,8 @@ from datetime import datetime, timedelta
 
 import pydantic
 from django.db.models import F, Q, QuerySet
-from django.utils import timezone
 
-from approvals import absences, channels, follow_ups, people, roundups, sending
+from approvals import absences, channels, clock, follow_ups, people, roundups, sending
 from approvals.channels.base import ChannelError
 from approvals.clock import Now
 from approvals.manners import MAIL, Manners, manners
@@ -74,7 +73,7 @@ def _sendable() -> QuerySet[Notification]:
     if known:
         # A message that is only changed disturbs nobody.
         changed = Q(follows__isnull=False, channel__kind__in=channels.editing()) & ~Q(follows__receipt="")
-        queued = queued.filter(~_disturbing(known, timezone.now()) | Q(user__isnull=True) | changed)
+        queued = queued.filter(~_disturbing(known, clock.now()) | Q(user__isnull=True) | changed)
     together = roundups.wanted_by(known)
     if together:
         queued = queued.exclude(pk__in=roundups.rows_of(together).values("pk"))

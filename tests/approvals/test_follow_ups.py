@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from agentapp import preferences
-from approvals import absences, broker, comments, decisions, follow_ups, ledger, notify, people
+from approvals import absences, broker, clock, comments, decisions, follow_ups, ledger, notify, people
 from approvals.channels import slack as slack_channel
 from approvals.channels.memory import outbox
 from approvals.models import Approval, Channel, Notification
@@ -478,14 +478,14 @@ def test_whoever_may_not_see_the_request_any_more_learns_nothing_of_it(dana: Use
 def test_quiet_hours_hold_it_back(dana: User, marco: User, monkeypatch: pytest.MonkeyPatch) -> None:
     wants(marco, quiet=(time(22), time(7)))
     approval = asked()
-    monkeypatch.setattr(timezone, "now", lambda: datetime(2026, 11, 21, 12, tzinfo=UTC))
+    monkeypatch.setattr(clock, "now", lambda: datetime(2026, 11, 21, 12, tzinfo=UTC))
     send_all()
     rows.take(approval, dana)
-    monkeypatch.setattr(timezone, "now", lambda: datetime(2026, 11, 21, 23, tzinfo=UTC))
+    monkeypatch.setattr(clock, "now", lambda: datetime(2026, 11, 21, 23, tzinfo=UTC))
     send_all()
     assert followed() == [("approved", "queued")]
 
-    monkeypatch.setattr(timezone, "now", lambda: datetime(2026, 11, 22, 7, tzinfo=UTC))
+    monkeypatch.setattr(clock, "now", lambda: datetime(2026, 11, 22, 7, tzinfo=UTC))
     send_all()
 
     assert followed() == [("approved", "sent")]

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from agentapp import actions, preferences, sweep
-from approvals import absences, claims, decisions, ledger, notify, people, tasks
+from approvals import absences, claims, clock, decisions, ledger, notify, people, tasks
 from approvals.manners import Manners, quiet_until
 from approvals.models import Absence, Approval, Claim, Notification
 from tests import rows
@@ -176,7 +176,7 @@ def test_in_quiet_hours_mail_waits_and_no_attempt_is_counted(dana: User, monkeyp
     wants(dana, Kind.WAITING, quiet=(time(22), time(7)))
     asked()
     at = datetime(2026, 11, 21, 23, 30, tzinfo=UTC)
-    monkeypatch.setattr(timezone, "now", lambda: at)
+    monkeypatch.setattr(clock, "now", lambda: at)
     assert send_all() == ["queued"]
     assert Notification.objects.get().attempts == 0
 
@@ -191,7 +191,7 @@ def test_the_quiet_hours_of_one_are_not_those_of_another(
     wants(dana, Kind.WAITING, quiet=(time(0), time(23, 59)))
     wants(marco, Kind.WAITING)
     asked()
-    monkeypatch.setattr(timezone, "now", lambda: datetime(2026, 11, 21, 12, tzinfo=UTC))
+    monkeypatch.setattr(clock, "now", lambda: datetime(2026, 11, 21, 12, tzinfo=UTC))
 
     send_all()
 

@@ -3,14 +3,16 @@
 Each line says who learns of something in the starter's run.
 """
 
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 
 import pytest
 
 from agentapp import preferences
 from agentapp.models import Run
-from approvals import ledger, notify, people
-from approvals.models import Approval, Notification
+from approvals import decisions, ledger, notify, people
+from approvals.clock import Now
+from approvals.models import Approval, Comment, Notification
 from tests.agentapp.test_live import commit, cookie_of, listening, play
 from tests.security import surface
 from tests.security.surface import ROLES, World
@@ -84,9 +86,35 @@ def test_mail_of_each_kind_reaches_the_roles_the_table_says(world: World) -> Non
     assert queued >= {(user.pk, kind) for user in world.people.values() for kind in kinds}
     for pk in notify.due_ids(200):
         notify.send(pk)
+    assert sent_to(world, kinds) == {kind: said for kind, said in letters(table(), MAIL).items() if kind in kinds}
+
+
+def test_mail_about_a_comment_and_about_what_became_of_it_reaches_the_roles_the_table_says(world: World) -> None:
+    """As if the comment mentioned everybody, and everybody had been told before that the request waits."""
+    approval, everybody = Approval.objects.get(pk=world.values["approval_id"]), world.people.values()
+    reach = preferences.Reach(follow_ups=True)
+    for user in everybody:
+        preferences.set_notifications(user, {kind: ["mail"] for kind in ABOUT_MORE}, None, False, "low", reach)
+        Notification.objects.create(
+            approval=approval, user=user, kind="waiting", state="sent", created_at=Now(), sent_at=Now()
+        )
+    with ledger.transaction():
+        said = Comment.objects.create(approval=approval, author=world.people["starter"], text="Look.", at=Now())
+        people.tell_of_mention(said, [user.pk for user in everybody])
+        decisions.withdraw(approval.run_id, "The run was cancelled.")
+    assert set(Notification.objects.filter(state="queued").values_list("user", "kind")) == {
+        (user.pk, kind) for user in everybody for kind in ABOUT_MORE
+    }
+    for pk in notify.due_ids(200):
+        notify.send(pk)
+    table_of_more = {kind: said for kind, said in letters(table(), MAIL).items() if kind in ABOUT_MORE}
+    assert sent_to(world, ABOUT_MORE) == table_of_more
+
+
+def sent_to(world: World, kinds: Iterable[str]) -> dict[str, str]:
+    """For each kind of mail, in the letters of the table, which roles it was sent to."""
     sent = set(Notification.objects.filter(state="sent").values_list("user", "kind"))
-    found = {
+    return {
         kind: "h" + "".join("o" if (world.people[role].pk, kind) in sent else "h" for role in ROLES[1:])
         for kind in kinds
     }
-    assert found == letters(table(), MAIL)
