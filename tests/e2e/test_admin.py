@@ -132,7 +132,9 @@ def test_every_page_is_accessible_and_keeps_the_policy(
     complaints: list[str],
     configured: None,
     ada: User,
+    settings: Any,
 ) -> None:
+    settings.ACCOUNT_REAUTHENTICATION_TIMEOUT = 3600  # however long this machine takes for all these pages
     ada.is_superuser = True
     ada.save()
     rule_versions.draft_new(Rule(name="pay-small", verdict="allow", tool="pay_out"), [], ada, "test")
