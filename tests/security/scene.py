@@ -74,9 +74,20 @@ class Threat:
     switch_off: Callable[[Scene], None] = field(repr=False)
 
 
-def named(threats: list[Threat]) -> Any:
-    """Each threat with its number and its attack."""
-    return pytest.mark.parametrize("threat", threats, ids=lambda threat: f"{threat.number}-{threat.attack.__name__}")
+def tried(threats: list[Threat]) -> tuple[Any, Any]:
+    """Two tests of each threat: that the attack fails, and that without the defence it succeeds."""
+    each = pytest.mark.parametrize("threat", threats, ids=lambda threat: f"{threat.number}-{threat.attack.__name__}")
+
+    @each
+    def the_attack_fails(threat: Threat, scene: Scene) -> None:
+        assert not threat.attack(scene)
+
+    @each
+    def without_the_defence_it_succeeds(threat: Threat, scene: Scene) -> None:
+        threat.switch_off(scene)
+        assert threat.attack(scene)
+
+    return the_attack_fails, without_the_defence_it_succeeds
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from approvals.admin_pages import ReadOnlyAdmin
 from approvals.models import Decision, Event, Rule, Verdict
 from tests.clerk_tools import effects_of
 from tests.conftest import call, calls, says
-from tests.security.scene import PAY, Scene, Threat, body_of, named, scene
+from tests.security.scene import PAY, Scene, Threat, body_of, scene, tried
 
 __all__ = ["scene"]
 
@@ -243,14 +243,4 @@ THREATS = [
     Threat(22, "one person floods the queue", "runs under way are counted", one_person_floods_the_queue,
            nobody_counts_runs),
 ]  # fmt: skip
-
-
-@named(THREATS)
-def test_the_attack_fails(threat: Threat, scene: Scene) -> None:
-    assert not threat.attack(scene)
-
-
-@named(THREATS)
-def test_without_the_defence_it_succeeds(threat: Threat, scene: Scene) -> None:
-    threat.switch_off(scene)
-    assert threat.attack(scene)
+test_the_attack_fails, test_without_the_defence_it_succeeds = tried(THREATS)

@@ -28,7 +28,7 @@ from approvals import conditions, digest
 from tests import clerk_tools
 from tests.clerk_tools import effects_of
 from tests.conftest import call, calls, says
-from tests.security.scene import OPENAI, Scene, Threat, named, scene
+from tests.security.scene import OPENAI, Scene, Threat, scene, tried
 from tests.wire import Answer
 
 __all__ = ["scene"]
@@ -260,17 +260,7 @@ THREATS = [
     Threat(22, "a customer floods a conversation", "customers have a rate", a_customer_floods_a_conversation,
            messages_are_not_counted),
 ]  # fmt: skip
-
-
-@named(THREATS)
-def test_the_attack_fails(threat: Threat, scene: Scene) -> None:
-    assert not threat.attack(scene)
-
-
-@named(THREATS)
-def test_without_the_defence_it_succeeds(threat: Threat, scene: Scene) -> None:
-    threat.switch_off(scene)
-    assert threat.attack(scene)
+test_the_attack_fails, test_without_the_defence_it_succeeds = tried(THREATS)
 
 
 class TestArgumentsWithoutAFloor:

@@ -33,7 +33,7 @@ from approvals.models import Approval, Decision
 from tests.clerk_tools import effects_of
 from tests.conftest import call, calls, says
 from tests.mcp_servers import Peer, kept_peers, started
-from tests.security.scene import Scene, Threat, body_of, named, scene
+from tests.security.scene import Scene, Threat, body_of, scene, tried
 
 __all__ = ["kept_peers", "scene", "started"]
 CANARY = "DE89-3704-CANARY"
@@ -236,17 +236,7 @@ THREATS = [
     Threat(20, "what cannot be undone is approved by the dozen", "only calls of little risk go together",
            what_cannot_be_undone_is_approved_by_the_dozen, anything_goes_together),
 ]  # fmt: skip
-
-
-@named(THREATS)
-def test_the_attack_fails(threat: Threat, scene: Scene) -> None:
-    assert not threat.attack(scene)
-
-
-@named(THREATS)
-def test_without_the_defence_it_succeeds(threat: Threat, scene: Scene) -> None:
-    threat.switch_off(scene)
-    assert threat.attack(scene)
+test_the_attack_fails, test_without_the_defence_it_succeeds = tried(THREATS)
 
 
 @pytest.mark.parametrize("left", [standing, using], ids=["before it is used", "as it is used"])

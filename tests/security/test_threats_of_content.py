@@ -21,7 +21,7 @@ from tests.agentapp.tools.test_credentials import SECRET, offer, parrot
 from tests.conftest import call, calls, says
 from tests.mcp_servers import Peer, command, kept_peers, run, started
 from tests.privacy.test_planted import as_configured
-from tests.security.scene import OPENAI, Scene, Threat, named, scene
+from tests.security.scene import OPENAI, Scene, Threat, scene, tried
 from tests.wire import Answer
 
 __all__ = ["kept_peers", "parrot", "scene", "started"]
@@ -158,17 +158,7 @@ THREATS = [
     Threat(10, "a provider quotes our key", "its errors are kept without", a_provider_quotes_our_key,
            our_keys_are_not_looked_for),
 ]  # fmt: skip
-
-
-@named(THREATS)
-def test_the_attack_fails(threat: Threat, scene: Scene) -> None:
-    assert not threat.attack(scene)
-
-
-@named(THREATS)
-def test_without_the_defence_it_succeeds(threat: Threat, scene: Scene) -> None:
-    threat.switch_off(scene)
-    assert threat.attack(scene)
+test_the_attack_fails, test_without_the_defence_it_succeeds = tried(THREATS)
 
 
 @pytest.mark.parametrize("attack", [a_page_shows_a_key, the_api_shows_a_key])

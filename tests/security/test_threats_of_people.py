@@ -21,7 +21,7 @@ from approvals.models import Decision
 from tests.admin_pages import renew
 from tests.clerk_tools import effects_of
 from tests.conftest import says
-from tests.security.scene import PAY, Scene, Threat, body_of, named, scene
+from tests.security.scene import PAY, Scene, Threat, body_of, scene, tried
 
 __all__ = ["scene"]
 
@@ -230,14 +230,4 @@ THREATS = [
     Threat(21, "a sign-in of this morning pays", "what somebody has shown is compared",
            a_sign_in_of_this_morning_pays, every_sign_in_is_enough),
 ]  # fmt: skip
-
-
-@named(THREATS)
-def test_the_attack_fails(threat: Threat, scene: Scene) -> None:
-    assert not threat.attack(scene)
-
-
-@named(THREATS)
-def test_without_the_defence_it_succeeds(threat: Threat, scene: Scene) -> None:
-    threat.switch_off(scene)
-    assert threat.attack(scene)
+test_the_attack_fails, test_without_the_defence_it_succeeds = tried(THREATS)

@@ -20,7 +20,7 @@ from tests.admin_pages import address, configuration_events, renew, shown_in
 from tests.clerk_tools import effects_of
 from tests.conftest import call, calls
 from tests.passkeys import Passkey
-from tests.security.scene import Scene, Threat, named, scene
+from tests.security.scene import Scene, Threat, scene, tried
 
 __all__ = ["scene"]
 
@@ -169,17 +169,7 @@ THREATS = [
            an_agent_is_given_other_orders_and_nobody_knows, changes_are_not_recorded),
     Threat(19, "the events are deleted", "triggers", the_events_are_deleted, the_ledger_is_not_guarded),
 ]  # fmt: skip
-
-
-@named(THREATS)
-def test_the_attack_fails(threat: Threat, scene: Scene) -> None:
-    assert not threat.attack(scene)
-
-
-@named(THREATS)
-def test_without_the_defence_it_succeeds(threat: Threat, scene: Scene) -> None:
-    threat.switch_off(scene)
-    assert threat.attack(scene)
+test_the_attack_fails, test_without_the_defence_it_succeeds = tried(THREATS)
 
 
 @pytest.mark.postgresql
