@@ -108,7 +108,7 @@ class TestAWorkersThatIsOff:
         assert seen
         assert all(map(about, seen))
 
-    def test_is_said_for_as_long_as_it_sweeps(self, clock_is_off: Off, off: timedelta) -> None:
+    def test_is_said_for_as_long_as_it_sweeps(self, off: timedelta) -> None:
         sweep()
         assert not Heartbeat.objects.filter(pk=WORKER_CLOCK).exists()
         with pytest.MonkeyPatch.context() as wrong:
