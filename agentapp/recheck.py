@@ -88,6 +88,8 @@ def stale(state: RunState, execution: ToolExecution, approval: Approval, ruling:
         return "Not enough of the people who approved still count."
     if not standing.is_bound(approval, given):
         return "The request on record is not the one that people approved."
+    if not standing.are_recorded(given):
+        return "The ledger does not say that people approved this."
     if not signatures.hold(approval, given):
         return "A decision on record is not what was signed."
     by_people = approval.editor_id is not None or any(one.type == DecisionType.EDIT for one in given)

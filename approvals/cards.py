@@ -163,6 +163,17 @@ def digest_of(
     )
 
 
+def final_digest(approval: Approval) -> str:
+    """The digest of the call as it would run now, made from the text itself. Empty: the text is not JSON."""
+    try:
+        return digest_of(
+            approval.tool, approval.tool_version, approval.final_arguments_text, approval.run_id, approval.execution_id,
+            approval.plan_text, approval.salt,
+        )  # fmt: skip
+    except ValueError:
+        return ""
+
+
 def concerns(channel: Channel, card: Card) -> bool:
     """Whether a channel is told of this request. Channels tell people, not customers, and personal channels are not for
     teams.

@@ -9,8 +9,8 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db.models import Exists, OuterRef, Q, QuerySet, UUIDField
 
-from approvals import counting, entitlement, step_up, thresholds
-from approvals.cards import digest_of
+from approvals import as_recorded, counting, entitlement, step_up, thresholds
+from approvals.cards import final_digest
 from approvals.clock import Now
 from approvals.entitlement import deciders
 from approvals.models import HIGH_RISKS, Approval, ApprovalKind, Decision, DecisionType, Risk
@@ -118,20 +118,29 @@ def _stands() -> QuerySet[Decision]:
     asked = Approval.groups.through.objects.filter(approval=approval)
     own = User.groups.through.objects.filter(user=OuterRef("user"), group__in=asked.values("group"))
     found = Decision.objects.filter(approval=approval, undone_at__isnull=True)
-    return found.select_related("user", "on_behalf_of").annotate(is_member=Exists(own))
+    found = found.select_related("user", "on_behalf_of")
+    return found.annotate(is_member=Exists(own), is_recorded=as_recorded.of_decision())
 
 
 _DECIDED = Prepared(_stands)
 
 
 def decided(approval: Approval) -> list[Decision]:
-    """The decisions on a request that were not taken back, with who made them and, as `is_member`, whether they are in
-    one of its groups. For callers that need several answers from them.
+    """The decisions on a request that were not taken back, with who made them; as `is_member`, whether they are in one
+    of its groups; and as `is_recorded`, whether the ledger has them as they are, if they approve.
+
+    For callers that need several answers from them.
     """
     given = _DECIDED.rows(approval=approval.pk)
     for each in given:
         each.approval = approval
     return given
+
+
+def are_recorded(given: Sequence[Decision]) -> bool:
+    """Whether the ledger has every approval among these decisions, as `decided` returns them, the way its row is."""
+    approving = (each for each in given if each.type in (DecisionType.APPROVE, DecisionType.EDIT))
+    return all(each.is_recorded for each in approving)  # type: ignore[attr-defined]
 
 
 def deciders_still_allowed(approval: Approval, given: Sequence[Decision] | None = None) -> bool:
@@ -318,14 +327,3 @@ def who_said(approvals: Collection[uuid.UUID]) -> dict[uuid.UUID, set[int]]:
     for approval, *pair in said.values_list("approval", "user", "on_behalf_of"):
         found.setdefault(approval, set()).update(pk for pk in pair if pk is not None)
     return found
-
-
-def final_digest(approval: Approval) -> str:
-    """The digest of the call as it would run now, made from the text itself. Empty: the text is not JSON."""
-    try:
-        return digest_of(
-            approval.tool, approval.tool_version, approval.final_arguments_text, approval.run_id, approval.execution_id,
-            approval.plan_text, approval.salt,
-        )  # fmt: skip
-    except ValueError:
-        return ""

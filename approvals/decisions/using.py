@@ -3,10 +3,10 @@
 from django.db.models import IntegerField, Q, TextField, UUIDField
 
 from approvals import approval_events
+from approvals.cards import final_digest
 from approvals.clock import Now
 from approvals.models import Approval
 from approvals.prepared import Given, PreparedUpdate
-from approvals.standing import final_digest
 
 _CONSUME = PreparedUpdate(
     lambda: (

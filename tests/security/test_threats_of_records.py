@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import uuid
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,8 +12,8 @@ from django.db import Error, connection, transaction
 from django.utils import timezone
 
 from agentapp import actions, other_code, recheck
-from agentapp.models import Agent, Tool, ToolExecution
-from approvals import append_only, configuration, signatures, standing
+from agentapp.models import Agent, Run, Tool, ToolExecution
+from approvals import append_only, cards, configuration, signatures, standing
 from approvals.admin_pages import ReadOnlyAdmin
 from approvals.digest import canonical
 from approvals.models import Approval, Comment, Decision, Event, Rule
@@ -91,7 +92,7 @@ def rewritten(approval: Approval) -> tuple[str, str]:
     approval.refresh_from_db()
     text = canonical({**json.loads(approval.final_arguments_text), "amount": 900})
     approval.final_arguments_text = text
-    made_anew = standing.final_digest(approval)
+    made_anew = cards.final_digest(approval)
     Approval.objects.update(
         arguments_text=text, final_arguments_text=text, action_digest=made_anew, final_digest=made_anew
     )
@@ -111,6 +112,37 @@ def decisions_count_for_any_call(scene: Scene) -> None:
     scene.patch.setattr(standing, "_counting", lambda approval, risk, given: list(given))
 
 
+def a_decision_is_rewritten_with_its_request(scene: Scene) -> bool:
+    run, approval = scene.asked()
+    scene.clerk.decide(approval, scene.dana)
+    made_anew, text = rewritten(approval)
+    Decision.objects.update(action_digest=made_anew, arguments_text=text)
+    scene.clerk.drive(run)
+    return any(effect["amount"] == 900 for effect in effects_of("pay"))
+
+
+def a_decision_is_added_by_hand(scene: Scene) -> bool:
+    """As if somebody had approved: everything that a decision leaves behind, but for its event."""
+    run, approval = scene.asked()
+    digest, text = approval.action_digest, approval.arguments_text
+    Decision.objects.create(
+        approval=approval, user=scene.dana, type="approve", arguments_text=text, approval_version=approval.version,
+        action_digest=digest, view_digest=approval.view_digest, via="console", decided_at=timezone.now(),
+    )  # fmt: skip
+    Approval.objects.update(
+        state="approved", final_digest=digest, final_arguments_text=text, decided_at=timezone.now(),
+        ended_at=timezone.now(), ended_as="decided", runs_at=timezone.now() - timedelta(seconds=5),
+        use_by=timezone.now() + timedelta(hours=1), version=approval.version + 1,
+    )  # fmt: skip
+    Run.objects.update(wake_at=timezone.now())
+    scene.clerk.drive(run)
+    return bool(effects_of("pay"))
+
+
+def decisions_are_not_looked_up_in_the_ledger(scene: Scene) -> None:
+    scene.patch.setattr(standing, "are_recorded", lambda given: True)
+
+
 def a_signed_decision_is_rewritten_with_its_request(scene: Scene) -> bool:
     """Whoever writes rows rewrites the decision as well, so only the signature remembers what was approved."""
     Rule.objects.create(name="signed", tool="pay", verdict="ask", assurance="signed", hold_seconds=0)
@@ -126,7 +158,9 @@ def a_signed_decision_is_rewritten_with_its_request(scene: Scene) -> bool:
 
 
 def signatures_are_not_checked_again(scene: Scene) -> None:
+    """Nor is the ledger asked, which has what was signed."""
     scene.patch.setattr(signatures, "hold", lambda approval, given: True)
+    decisions_are_not_looked_up_in_the_ledger(scene)
 
 
 def written(scene: Scene, statement: str) -> bool:
@@ -159,6 +193,10 @@ THREATS = [
            another_tool_runs_under_an_approval, versions_of_tools_are_not_compared),
     Threat(12, "a request is rewritten with its digests", "a decision names its call",
            a_request_is_rewritten_with_its_digests, decisions_count_for_any_call),
+    Threat(12, "a decision is rewritten with its request", "decisions are looked up in the ledger",
+           a_decision_is_rewritten_with_its_request, decisions_are_not_looked_up_in_the_ledger),
+    Threat(12, "a decision is added by hand", "decisions are looked up in the ledger",
+           a_decision_is_added_by_hand, decisions_are_not_looked_up_in_the_ledger),
     Threat(12, "a signed decision is rewritten with its request", "signatures are checked again",
            a_signed_decision_is_rewritten_with_its_request, signatures_are_not_checked_again),
     Threat(14, "a superuser changes what was said", "the admin only shows it", a_superuser_changes_what_was_said,
