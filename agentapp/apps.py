@@ -9,12 +9,13 @@ class AgentAppConfig(AppConfig):
 
     def ready(self) -> None:
         from agentapp import checks, old_sessions  # noqa: F401  (the checks register themselves)
-        from agentapp.audit import missing
+        from agentapp.audit import rows
         from agentapp.telemetry import beginning
         from approvals import database
         from approvals.proof import verifying
 
-        verifying.told_of.append(missing.runs)
+        verifying.told_of.append(rows.runs)
+        verifying.compared.append(rows.compare)
         beginning.begin()
         old_sessions.end_none_at_sign_in()
         if settings.PREPARED_STATEMENTS:

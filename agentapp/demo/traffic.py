@@ -17,10 +17,11 @@ from django.contrib.auth.models import User
 
 from agentapp.models import Agent, Run, Step, Tool, ToolExecution
 from agentapp.toolset import snapshot_of
-from approvals import ledger
+from approvals import cards, ledger
 from approvals.digest import canonical, sha256
 from approvals.ledger import GENESIS, MODEL, SYSTEM, Fact
 from approvals.models import Approval, ChainHead, Decision, Event
+from approvals.sealed import SALT_CHARS, digest_of
 
 READS = 4
 EVENTS_PER_RUN = 25
@@ -99,6 +100,12 @@ def _key(chance: random.Random, at: datetime) -> uuid.UUID:
     return uuid.UUID(int=value & ~(0x3 << 62) | 0x2 << 62)
 
 
+def _bound(approval: Approval, text: str) -> str:
+    """The digest of a request's call with these arguments."""
+    call = (approval.tool, approval.tool_version, text, approval.run_id, approval.execution_id)
+    return cards.digest_of(*call, salt=approval.salt)
+
+
 class _Story:
     """One run's past, told from its beginning to its end."""
 
@@ -160,7 +167,7 @@ class _Story:
             pk=_key(self.chance, self.at), run=self.run, step=step, index=index, call_id=f"c{step.number}{index}",
             name=tool.name, tool=tool, tool_version=tool.version, effect_class=tool.effect_class,
             consequential=tool.consequential, arguments_text=text, arguments_digest=sha256(text),
-            proposed_at=self.at,
+            salt=f"{self.chance.getrandbits(4 * SALT_CHARS):0{SALT_CHARS}x}", proposed_at=self.at,
         )  # fmt: skip
         self._of(execution, "tool_call.proposed", {"arguments_digest": execution.arguments_digest})
         return execution
@@ -171,9 +178,11 @@ class _Story:
         self._run_call(execution, failing=self.chance.random() < 0.02)
         return execution
 
-    def _run_call(self, execution: ToolExecution, failing: bool) -> None:
-        execution.started_at, execution.executed_text, execution.attempts = self.at, execution.arguments_text, 1
-        self._of(execution, "tool_call.started", {"approval": str(execution.approval_id or ""), "attempt": 1})
+    def _run_call(self, execution: ToolExecution, failing: bool, changed: str = "") -> None:
+        text = changed or execution.arguments_text
+        execution.started_at, execution.executed_text, execution.attempts = self.at, text, 1
+        facts = {"approval": str(execution.approval_id or ""), "attempt": 1}
+        self._of(execution, "tool_call.started", {**facts, "executed_digest": digest_of(text, execution.salt)})
         self._pass(self.chance.lognormvariate(-1, 0.8))
         status = "fatal_error" if failing else "ok"
         self._answer(execution, status)
@@ -190,12 +199,13 @@ class _Story:
             pk=_key(self.chance, self.at), run_id=self.run.pk, execution_id=write.pk, agent=self.agent.name,
             run_title=self.run.title, tool=self.tool.name, tool_version=self.tool.version,
             effect_class=self.tool.effect_class, arguments_text=write.arguments_text,
-            action_digest=sha256(str(write.pk)), arguments={"amount": float(self.amount)}, title=title,
-            sentence=[{"text": title, "value": False}],
-            view_digest=sha256(title), rule="", reason="Writes ask", risk=self.risk, starter=self.cast.starter,
+            arguments={"amount": float(self.amount)}, title=title, sentence=[{"text": title, "value": False}],
+            salt=write.salt, view_digest=sha256(title), rule="", reason="Writes ask", risk=self.risk,
+            starter=self.cast.starter,
             assurance_needed="passkey" if self.risk == "critical" else "",
             created_at=self.at, expires_at=self.at + timedelta(hours=8),
         )  # fmt: skip
+        approval.action_digest = _bound(approval, approval.arguments_text)
         write.approval, write.times_asked = approval, 1
         self._about(
             approval, "requested", {"action_digest": approval.action_digest, "rule": "", "reason": "Writes ask"}
@@ -220,17 +230,18 @@ class _Story:
         decision = Decision(
             pk=_key(self.chance, self.at), approval=approval, user=person, type=self.ending, arguments_text=text,
             message="Not what was agreed." if self.ending == "reject" else "", approval_version=1,
-            action_digest=approval.action_digest, view_digest=approval.view_digest, via="console", decided_at=self.at,
+            action_digest=_bound(approval, text), view_digest=approval.view_digest, via="console", decided_at=self.at,
             assurance=approval.assurance_needed, shown_at=max(asked, self.at - timedelta(seconds=shown)),
         )  # fmt: skip
         approval.decided_at, approval.runs_at, approval.version = self.at, self.at, 2
         approval.state = "rejected" if self.ending == "reject" else "used"
         approval.used_at = self.at
         approval.ended_at, approval.ended_as = self.at, "decided"
-        facts = {"decision": str(decision.pk), "type": self.ending, "edited": self.ending == "edit", **took}
+        edited, bound = {"edited": self.ending == "edit"}, {"action_digest": decision.action_digest}
+        facts = {"decision": str(decision.pk), "type": self.ending, **bound, **edited, **took}
         if self.ending != "reject":
             approval.use_by, approval.final_arguments_text = self.at + timedelta(hours=1), text
-            approval.final_digest = approval.action_digest
+            approval.final_digest = decision.action_digest
         what = "rejected" if self.ending == "reject" else "approved"
         self._about(approval, what, facts, ledger.actor_of(person))
         return decision
@@ -239,9 +250,9 @@ class _Story:
         self._pass(5)
         self._note("run.claimed", {"lease": str(_key(self.chance, self.at))})
         if approval.state == "used":
-            self._about(approval, "used", {"action_digest": approval.action_digest})
+            self._about(approval, "used", {"action_digest": approval.final_digest})
             write.idempotency_key = write.pk.hex
-            self._run_call(write, failing=self.chance.random() < 0.03)
+            self._run_call(write, failing=self.chance.random() < 0.03, changed=approval.final_arguments_text)
         else:
             self._answer(write, "refused", approval.state)
             self._of(write, "tool_call.completed", {"status": "refused", "reason": approval.state})

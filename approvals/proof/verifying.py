@@ -1,6 +1,7 @@
 """Checks whether the whole ledger holds, in the background and in slices: the only writer of Verification.
 
-First every chain, then every checkpoint, what is noted outside, and every signed decision. A slice is claimed, records
+First every chain, then whether rows say what the chains say, every checkpoint, what is noted outside, and every signed
+decision. A slice is claimed, records
 how far it is, and lets go. If its worker dies, its claim runs out.
 """
 
@@ -16,7 +17,7 @@ from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser
 from django.db.models import Q, QuerySet, Sum
 
-from approvals import clock, signatures
+from approvals import as_recorded, clock, signatures
 from approvals.models import Approval, ChainHead, Verification
 from approvals.proof import vouched
 from approvals.proof.chains import Break, Cursor, Scope, Walk
@@ -47,6 +48,11 @@ def _requests(after: uuid.UUID | None, most: int) -> list[tuple[uuid.UUID, uuid.
 
 told_of: list[Source] = [_requests]
 """Rows that came with an event of their run's chain: given the last key, the next keys in order, each with its run."""
+
+type Comparison = Callable[[uuid.UUID | None, int], tuple[uuid.UUID | None, Break | None]]
+
+compared: list[Comparison] = [as_recorded.compare]
+"""Rows that must say what events say. As `as_recorded.compare`: given the last key, the next rows are compared."""
 
 
 def start(user: AbstractBaseUser | None, scope: Scope | None = None) -> Verification:
@@ -157,11 +163,11 @@ def _look_at_chains(row: Verification) -> None:
 
 def _look_for_chains(row: Verification) -> None:
     """Whether there is a chain for each row that came with an event: a chain removed as a whole leaves no gap."""
-    place, after = row.cursor.get("source", 0), row.cursor.get("after")
+    place, after = _place(row)
     if place >= len(told_of):
-        row.cursor = {"phase": "checkpoints"}
+        row.cursor = {"phase": "contents"}
         return
-    rows = told_of[place](uuid.UUID(after) if after else None, _ROWS)
+    rows = told_of[place](after, _ROWS)
     wanted = {run_chain(run): None for _, run in rows}
     there = set(ChainHead.objects.filter(pk__in=wanted).values_list("pk", flat=True))
     missing = next((chain for chain in wanted if chain not in there), None)
@@ -171,6 +177,26 @@ def _look_for_chains(row: Verification) -> None:
         row.cursor = {"phase": "rows", "source": place, "after": str(rows[-1][0])}
     else:
         row.cursor = {"phase": "rows", "source": place + 1}
+
+
+def _compare_rows(row: Verification) -> None:
+    place, after = _place(row)
+    if place >= len(compared):
+        row.cursor = {"phase": "checkpoints"}
+        return
+    last, differing = compared[place](after, _ROWS)
+    if differing is not None:
+        _end(row, differing)
+    elif last is not None:
+        row.cursor = {"phase": "contents", "source": place, "after": str(last)}
+    else:
+        row.cursor = {"phase": "contents", "source": place + 1}
+
+
+def _place(row: Verification) -> tuple[int, uuid.UUID | None]:
+    """At which source of rows a check is, and the last key it has seen of it."""
+    after = row.cursor.get("after")
+    return row.cursor.get("source", 0), uuid.UUID(after) if after else None
 
 
 def _look_at_checkpoints(row: Verification) -> None:
@@ -199,8 +225,8 @@ def _look_at_decisions(row: Verification) -> None:
 
 
 _PHASES: dict[str, Callable[[Verification], None]] = {
-    "chains": _look_at_chains, "rows": _look_for_chains, "checkpoints": _look_at_checkpoints,
-    "decisions": _look_at_decisions,
+    "chains": _look_at_chains, "rows": _look_for_chains, "contents": _compare_rows,
+    "checkpoints": _look_at_checkpoints, "decisions": _look_at_decisions,
 }  # fmt: skip
 
 
