@@ -83,7 +83,6 @@ def steps(wanted: list[str], folder: Path) -> list[Step]:
         upgrades(has_services),
         browser(folder),
         stack(has_services),
-        # The longest first.
         *faults(folder),
         peers(folder),
         spreadsheet(folder),
@@ -199,14 +198,21 @@ def stack(has: Services) -> Step:
 
 
 def faults(folder: Path) -> list[Step]:
-    """On servers of their own, which they break. One process: these tests wait for processes, and share them."""
-    environment = {"DEBUG": "true", "DATA_DIR": str(folder / "faults")}
-    command, clocks = pytest("faults", 0), "tests/faults/test_clock.py"
-    lacks = no_servers()
+    """On servers of their own, which they break. One process each: these tests share the processes they end. Beside
+    nothing else, because each has a time within which what is broken must be whole again.
+    """
+    clocks, first = ["tests/faults/test_clock.py"], ["tests/faults/test_workers.py", "tests/faults/test_database.py"]
+    others = ["tests/faults", *(f"--ignore={file}" for file in (*clocks, *first))]
     return [
-        Step("faults", "faults", [*command, f"--ignore={clocks}", "tests/faults"], environment, lacks, waits=True),
-        Step("faults", "faults of clocks", [*command, clocks], environment, lacks or no_other_time(), waits=True),
+        _faults("faults of workers and the database", first, folder, no_servers()),
+        _faults("faults of clocks", clocks, folder, no_servers() or no_other_time()),
+        _faults("faults of everything else", others, folder, no_servers()),
     ]
+
+
+def _faults(name: str, files: list[str], folder: Path, lacks: str) -> Step:
+    environment = {"DEBUG": "true", "DATA_DIR": str(folder / name.replace(" ", "-"))}
+    return Step("faults", name, [*pytest("faults", 0), *files], environment, lacks)
 
 
 def no_other_time() -> str:
