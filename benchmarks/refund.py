@@ -1,7 +1,7 @@
 """What a refund run costs here: runs a second, statements, log, processor time; how soon a run goes on; kill -9.
 
     python benchmarks/refund.py [--runs 150] [--workers 1] [--pool threads] [--resumes 40] [--kill] [--parked 10000]
-                                [--pgbouncer 8]
+                                [--pgbouncer 8] [--acks late]
 
 Starts a PostgreSQL and a Redis of its own, Celery workers as in production, and a second process that decides each
 request as it shows up, through `actions.decide`. Everything is on; the undo hold is 0. Prints one JSON line.
@@ -38,6 +38,7 @@ def main() -> None:
     told.add_argument("--workers", type=int, nargs="+", default=[1])
     told.add_argument("--pool", default="threads", choices=["threads", "prefork", "solo"])
     told.add_argument("--concurrency", type=int, default=4)
+    told.add_argument("--acks", default="late", choices=["late", "early"], help="When a worker takes a message away.")
     told.add_argument("--resumes", type=int, default=40)
     told.add_argument("--kill", action="store_true", help="Kill workers while the runs go on, and count what happened.")
     told.add_argument("--parked", type=int, default=0, help="Measure with and without so many runs that wait.")
@@ -198,7 +199,7 @@ def measured(
         "starter_and_decider_cpu_ms": beside / told.runs * 1000,
     }
     return {
-        "side": "countersign", "workers": count, "pool": told.pool, "runs": told.runs,
+        "side": "countersign", "workers": count, "pool": told.pool, "acks": told.acks, "runs": told.runs,
         "runs_per_s": round(told.runs / took, 2), "queued_in_s": round(queued, 2),
         **{name: round(value, 2) for name, value in per.items()},
         **({"resume_p50_ms": round(staging.percentile(watched, 0.5), 2),
@@ -208,7 +209,8 @@ def measured(
 
 def worker(told: argparse.Namespace, number: int) -> list[str]:
     options = ["-P", told.pool, "-c", str(told.concurrency), "-n", f"bench{number}@%h", "-l", "ERROR"]
-    return [sys.executable, "-m", "celery", "-A", "agentapp", "worker", *options]
+    acks = f"task.acks_late={'yes' if told.acks == 'late' else 'no'}"
+    return [sys.executable, "-m", "celery", "-A", "agentapp", "worker", *options, "--", acks]
 
 
 def cpu_of(workers: list["subprocess.Popen[bytes]"]) -> float:
