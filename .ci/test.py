@@ -198,8 +198,8 @@ def stack(has: Services) -> Step:
 
 
 def faults(folder: Path) -> list[Step]:
-    """On servers of their own, which they break. One process each: these tests share the processes they end. Beside
-    nothing else, because each has a time within which what is broken must be whole again.
+    """On servers of their own, which they break. One process each: these tests share the processes they end. Two beside
+    each other, and not beside other tests: there is a time within which what they broke must be whole again.
     """
     clocks, first = ["tests/faults/test_clock.py"], ["tests/faults/test_workers.py", "tests/faults/test_database.py"]
     others = ["tests/faults", *(f"--ignore={file}" for file in (*clocks, *first))]
