@@ -83,13 +83,11 @@ def stale(state: RunState, execution: ToolExecution, approval: Approval, ruling:
         return "The tool has changed since it was approved."
     if tool.effect_class != approval.effect_class and not approval.plan_text:  # a plan's calls are checked one by one
         return "The tool's effect class has changed since it was approved."
-    given = standing.decided(approval)
+    given = standing.on_record(approval)
     if approval.terms and not standing.is_enough(approval, given):
         return "Not enough of the people who approved still count."
-    if not standing.is_bound(approval, given):
+    if approval.mocked != state.run.is_mocked or not standing.is_bound(approval, given):
         return "The request on record is not the one that people approved."
-    if not standing.are_recorded(given):
-        return "The ledger does not say that people approved this."
     if not signatures.hold(approval, given):
         return "A decision on record is not what was signed."
     by_people = approval.editor_id is not None or any(one.type == DecisionType.EDIT for one in given)

@@ -6,45 +6,70 @@ ledger, what people approved stands as it was.
 
 import uuid
 from collections.abc import Sequence
+from typing import Any
 
-from django.db.models import BooleanField, Exists, Expression, ExpressionWrapper, OuterRef, Q, TextField, Value
+from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, Q, TextField, Value
 from django.db.models.functions import Cast, Concat, Replace, StrIndex
-from django.db.models.lookups import GreaterThan, IsNull
+from django.db.models.lookups import Exact, GreaterThan, IsNull
 
 from approvals.cards import final_digest
 from approvals.models import Approval, Event
 from approvals.proof.chains import Break
 from approvals.proof.columns import run_chain
 
-_APPROVED, _USED, _UNDONE = "approval.approved", "approval.used", "approval.undone"
+_APPROVED, _USED = "approval.approved", "approval.used"
+_DECIDED = (_APPROVED, "approval.rejected", "approval.responded", "approval.changed")
+_UNDONE = "approval.undone"
+_ENDED = ("approval.expired", "approval.superseded", "approval.withdrawn")
 # What a request in each of these states has been through.
-_SAID = {Approval.State.APPROVED: (_APPROVED,), Approval.State.USED: (_APPROVED, _USED)}
+_SAID: dict[str, set[str]] = {Approval.State.APPROVED: {_APPROVED}, Approval.State.USED: {_APPROVED, _USED}}
 _READ = (
     "tool", "tool_version", "final_arguments_text", "run_id", "execution_id", "plan_text", "salt", "state",
     "final_digest", "erased_at",
 )  # fmt: skip
+_ERASED_TEXTS = ("", "{}")
 
 
-def of_decision() -> Expression:
-    """Of a decision that approves: whether the ledger has it as its row is, and not that it was taken back."""
-    about = Event.objects.filter(_member("decision", OuterRef("pk")), approval_id=OuterRef("approval_id"))
+def of_decision() -> dict[str, Any]:
+    """What the ledger says of a decision that approves, and of its request, to be read with it.
+
+    `is_recorded`: it has the decision as the row does, by whom, of what and how sure, and not that it was taken back or
+    set aside. `was_used`, `was_ended`: it has that the request was used, or ended without.
+    """
+    about = Event.objects.filter(approval_id=OuterRef("approval_id"))
     by = Concat(Value("user:"), Cast(OuterRef("user_id"), TextField()), output_field=TextField())
+    by_person = Q(IsNull(OuterRef("user_id"), False), actor_key=by)
     made = about.filter(
-        Q(actor_key=by) | Q(IsNull(OuterRef("user_id"), True)),
+        by_person | Q(IsNull(OuterRef("user_id"), True)) & ~Q(actor_key__startswith="user:"),
+        Q(_member("assurance", OuterRef("assurance"))) | Q(Exact(OuterRef("assurance"), Value(""))),
+        _member("decision", OuterRef("pk")),
         _member("action_digest", OuterRef("action_digest")),
         _member("type", OuterRef("type")),
-        type__in=(_APPROVED, "approval.changed"),
+        type__in=_DECIDED,
     )
-    undone = about.filter(type=_UNDONE)
-    return ExpressionWrapper(Q(Exists(made), ~Exists(undone)), BooleanField())
+    # An event names its own decision, and those that no longer count because of it.
+    gone = about.filter(_text("", OuterRef("pk")), Q(type=_UNDONE) | ~Q(_member("decision", OuterRef("pk"))))
+    return {
+        "is_recorded": ExpressionWrapper(
+            Q(Exists(made), ~Exists(gone.filter(type__in=(_UNDONE, *_DECIDED)))), BooleanField()
+        ),
+        "was_used": Exists(about.filter(type=_USED)),
+        "was_ended": Exists(about.filter(type__in=_ENDED)),
+    }
+
+
+def was_used() -> Exists:
+    """A condition on requests: the ledger has that this one was used, with the digest in its row."""
+    used = Event.objects.filter(approval_id=OuterRef("pk"), type=_USED)
+    return Exists(used.filter(_member("action_digest", OuterRef("final_digest"))))
 
 
 def compare(after: uuid.UUID | None, most: int) -> tuple[uuid.UUID | None, Break | None]:
-    """Compare the next requests after one with what the ledger says of them, if people approved them.
+    """Compare the next requests after one with what the ledger says of them.
 
     Returns the last of them, or None if there are no more; and the first that differs.
     """
-    rows = Approval.objects.filter(state__in=_SAID, **({"pk__gt": after} if after else {}))
+    rows = Approval.objects.filter(pk__gt=after) if after else Approval.objects.all()
     page = list(rows.only(*_READ).order_by("pk")[:most])
     said = told_of("approval_id", [row.pk for row in page], (_APPROVED, _USED))
     differing = (_difference(row, said.get(row.pk, [])) for row in page)
@@ -61,20 +86,32 @@ def told_of(column: str, keys: Sequence[uuid.UUID], types: Sequence[str]) -> dic
 
 
 def _member(name: str, value: OuterRef) -> "GreaterThan[int]":
-    """Whether the text of an event has this member. The two databases write keys differently, so hyphens are left out,
-    of which digests and types have none.
+    """Whether the text of an event has this member."""
+    return _text(f'"{name}":', value)
+
+
+def _text(before: str, value: OuterRef) -> "GreaterThan[int]":
+    """Whether the text of an event has this value as a JSON text, after something else. The two databases write keys
+    differently, so hyphens are left out; digests and types have none.
     """
     text = Replace(Cast(value, TextField()), Value("-"), Value(""), output_field=TextField())
-    member = Concat(Value(f'"{name}":"'), text, Value('"'), output_field=TextField())
-    return GreaterThan(StrIndex(Replace("body", Value("-"), Value("")), member), Value(0))
+    wanted = Concat(Value(f'{before}"'), text, Value('"'), output_field=TextField())
+    return GreaterThan(StrIndex(Replace("body", Value("-"), Value("")), wanted), Value(0))
 
 
 def _difference(row: Approval, said: Sequence[Event]) -> Break | None:
     chain, named = run_chain(row.run_id), f'"action_digest":"{row.final_digest}"'
     told = {event.type for event in said if event.chain == chain and named in event.body}
-    is_its_own = row.erased_at is not None or row.final_digest == final_digest(row)
-    if is_its_own and told.issuperset(_SAID[Approval.State(row.state)]):
+    # What was used was used, whatever its row says now.
+    is_missed = row.state != Approval.State.USED and any(event.type == _USED for event in said)
+    if _SAID.get(row.state, set()) <= told and _is_its_own(row) and not is_missed:
         return None
     if not said:
         return Break(chain, 1, f"no event says that people approved {row.reference}, and its row does")
     return Break(chain, said[0].seq, f"what people approved here is not what the row of {row.reference} says")
+
+
+def _is_its_own(row: Approval) -> bool:
+    """Whether the digest is that of the call in the row, if people approved it and its words were not erased."""
+    is_erased = row.erased_at is not None and row.final_arguments_text in _ERASED_TEXTS
+    return row.state not in _SAID or is_erased or row.final_digest == final_digest(row)

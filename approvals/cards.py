@@ -164,13 +164,13 @@ def digest_of(
 
 
 def final_digest(approval: Approval) -> str:
-    """The digest of the call as it would run now, made from the text itself. Empty: the text is not JSON."""
+    """The digest of the call as it would run now, made from the text itself. Empty: nobody can read the text."""
     try:
         return digest_of(
             approval.tool, approval.tool_version, approval.final_arguments_text, approval.run_id, approval.execution_id,
             approval.plan_text, approval.salt,
         )  # fmt: skip
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
 
 

@@ -118,29 +118,30 @@ def _stands() -> QuerySet[Decision]:
     asked = Approval.groups.through.objects.filter(approval=approval)
     own = User.groups.through.objects.filter(user=OuterRef("user"), group__in=asked.values("group"))
     found = Decision.objects.filter(approval=approval, undone_at__isnull=True)
-    found = found.select_related("user", "on_behalf_of")
-    return found.annotate(is_member=Exists(own), is_recorded=as_recorded.of_decision())
+    return found.select_related("user", "on_behalf_of").annotate(is_member=Exists(own))
 
 
 _DECIDED = Prepared(_stands)
+_ON_RECORD = Prepared(lambda: _stands().annotate(**as_recorded.of_decision()))
 
 
 def decided(approval: Approval) -> list[Decision]:
-    """The decisions on a request that were not taken back, with who made them; as `is_member`, whether they are in one
-    of its groups; and as `is_recorded`, whether the ledger has them as they are, if they approve.
-
-    For callers that need several answers from them.
+    """The decisions on a request that were not taken back, with who made them and, as `is_member`, whether they are in
+    one of its groups. For callers that need several answers from them.
     """
-    given = _DECIDED.rows(approval=approval.pk)
+    return _of(approval, _DECIDED)
+
+
+def on_record(approval: Approval) -> list[Decision]:
+    """The same, with what the ledger says of each, for `is_bound`. The transaction that decides has not written it."""
+    return _of(approval, _ON_RECORD)
+
+
+def _of(approval: Approval, query: Prepared[Decision]) -> list[Decision]:
+    given = query.rows(approval=approval.pk)
     for each in given:
         each.approval = approval
     return given
-
-
-def are_recorded(given: Sequence[Decision]) -> bool:
-    """Whether the ledger has every approval among these decisions, as `decided` returns them, the way its row is."""
-    approving = (each for each in given if each.type in (DecisionType.APPROVE, DecisionType.EDIT))
-    return all(each.is_recorded for each in approving)  # type: ignore[attr-defined]
 
 
 def deciders_still_allowed(approval: Approval, given: Sequence[Decision] | None = None) -> bool:
@@ -163,12 +164,22 @@ def _still_allowed(decision: Decision, approval: Approval) -> bool:
 
 
 def is_bound(approval: Approval, given: Sequence[Decision] | None = None) -> bool:
-    """Whether the arguments on the row are, byte for byte, what enough people approved.
+    """Whether the arguments on the row are, byte for byte, what enough people approved. `given`: as `on_record` has it.
 
-    The digest is recomputed from the text, so that a row changed by hand does not pass.
+    The digest is recomputed from the text, and the ledger must have what people decided, so that rows changed by hand
+    do not pass.
     """
+    given = on_record(approval) if given is None else given
     is_this = approval.final_digest != "" and approval.final_digest == final_digest(approval)
-    return is_this and is_enough(approval, given)
+    return is_this and is_enough(approval, given) and _is_recorded(approval, given)
+
+
+def _is_recorded(approval: Approval, given: Sequence[Decision]) -> bool:
+    approving: list[Any] = [each for each in given if each.type in (DecisionType.APPROVE, DecisionType.EDIT)]
+    is_used = approval.state == Approval.State.USED
+    return bool(approving) and all(
+        each.is_recorded and each.was_used == is_used and not each.was_ended for each in approving
+    )
 
 
 def overdue(limit: int) -> list[tuple[uuid.UUID, uuid.UUID]]:
@@ -266,7 +277,8 @@ def confirmed(approval: Approval) -> bool:
 
 def is_confirmed(execution_id: uuid.UUID, digest: str) -> bool:
     """Whether the last used request about a call is the customer's confirmation of exactly this."""
-    used = Approval.objects.filter(execution_id=execution_id, state=Approval.State.USED).order_by("-used_at", "-pk")
+    used = Approval.objects.filter(as_recorded.was_used(), execution_id=execution_id, state=Approval.State.USED)
+    used = used.order_by("-used_at", "-pk")
     last = used.values_list("kind", "final_digest").first()
     return last == (ApprovalKind.CONFIRMATION, digest)
 

@@ -1,11 +1,12 @@
 """Takes the decisions of people, or of a customer, and takes them back."""
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.contrib.auth.models import User
-from django.db.models import Q, UUIDField
+from django.db.models import Q, QuerySet, UUIDField
 
 from approvals import approval_events, ledger, questions
 from approvals.accepting import Incoming, decision_of, refusal, right_to, says
@@ -50,7 +51,7 @@ def decide(approval_id: uuid.UUID, incoming: Incoming, use_within: timedelta) ->
     was_asked = approval.state == Approval.State.ASKED
     now: datetime = approval.database_now  # type: ignore[attr-defined]
     note_breach(approval, now)
-    decision = _record_decision(approval, incoming, right.lender)
+    decision, gone = _record_decision(approval, incoming, right.lender)
     if decision.type in (DecisionType.APPROVE, DecisionType.EDIT):
         _count_approval(approval, decision, now, use_within, incoming)
     elif decision.type == DecisionType.RESPOND or is_rejected(approval):
@@ -79,6 +80,7 @@ def decide(approval_id: uuid.UUID, incoming: Incoming, use_within: timedelta) ->
             **({"assurance": decision.assurance} if decision.assurance else {}),
             **({"signature": digest_of(decision.signature)} if decision.signature else {}),
             **({"on_behalf_of": ledger.actor_of(right.lender)} if right.lender else {}),
+            **_set_aside(gone),
             **incoming.way,
             **marks_of(approval),
             **approval_events.took(approval, now),
@@ -107,7 +109,7 @@ def undo(approval_id: uuid.UUID, user: User) -> Approval | Refusal:
         undone |= Q(approval=approval, undone_at__isnull=True) & ~Q(type=DecisionType.REJECT)
         approval.final_arguments_text = approval.final_digest = approval.final_title = ""
         approval.final_preview_text = ""
-    Decision.objects.filter(undone).update(undone_at=Now())
+    gone = _take_back(Decision.objects.filter(undone))
     was_decided = approval.state in Approval.DECIDED and not stands
     if not stands:
         if approval.state != Approval.State.ASKED:
@@ -118,8 +120,21 @@ def undo(approval_id: uuid.UUID, user: User) -> Approval | Refusal:
     write(approval)
     if was_decided:
         tell_anew(approval.pk, user.pk)
-    approval_events.record(approval, "undone", {"decision": str(mine.pk)}, ledger.actor_of(user))
+    facts = {"decision": str(mine.pk), **_set_aside([key for key in gone if key != mine.pk])}
+    approval_events.record(approval, "undone", facts, ledger.actor_of(user))
     return approval
+
+
+def _take_back(given: QuerySet[Decision]) -> list[uuid.UUID]:
+    """Let some decisions count no longer. Returns their keys."""
+    keys = list(given.values_list("pk", flat=True))
+    Decision.objects.filter(pk__in=keys).update(undone_at=Now())
+    return keys
+
+
+def _set_aside(keys: Sequence[uuid.UUID]) -> dict[str, list[str]]:
+    """What an event says of others' decisions that no longer count because of its own."""
+    return {"set_aside": [str(key) for key in keys]} if keys else {}
 
 
 def _is_ended_by_others(approval: Approval, mine: Decision) -> bool:
@@ -140,17 +155,18 @@ def _repeat(decision: Decision, approval_id: uuid.UUID, incoming: Incoming) -> T
     return Taken(decision.approval, decision, repeated=True)
 
 
-def _record_decision(approval: Approval, incoming: Incoming, lender: User | None) -> Decision:
+def _record_decision(approval: Approval, incoming: Incoming, lender: User | None) -> tuple[Decision, list[uuid.UUID]]:
+    """Add a decision. Returns it, and those that no longer count because of it."""
     decision = decision_of(approval, incoming, lender)
     decision.decided_at = approval.database_now  # type: ignore[attr-defined]
     decision.shown_at = getattr(approval, "shown_to_them", None)
     decision.claimed_at = getattr(approval, "claimed_by_them", None)
+    gone: list[uuid.UUID] = []
     if decision.type == DecisionType.EDIT:
         # People who approved the call as it was have not approved this one.
-        agreed = approval.decisions.filter(undone_at__isnull=True).exclude(type=DecisionType.REJECT)
-        agreed.update(undone_at=Now())
+        gone = _take_back(approval.decisions.filter(undone_at__isnull=True).exclude(type=DecisionType.REJECT))
     _ADD([decision])
-    return decision
+    return decision, gone
 
 
 def _count_approval(

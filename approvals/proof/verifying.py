@@ -1,8 +1,7 @@
 """Checks whether the whole ledger holds, in the background and in slices: the only writer of Verification.
 
 First every chain, then whether rows say what the chains say, every checkpoint, what is noted outside, and every signed
-decision. A slice is claimed, records
-how far it is, and lets go. If its worker dies, its claim runs out.
+decision. A slice is claimed, records how far it is, and lets go. If its worker dies, its claim runs out.
 """
 
 import logging
@@ -161,42 +160,35 @@ def _look_at_chains(row: Verification) -> None:
         row.cursor = {"phase": "rows" if row.whole else "decisions"}
 
 
-def _look_for_chains(row: Verification) -> None:
-    """Whether there is a chain for each row that came with an event: a chain removed as a whole leaves no gap."""
-    place, after = _place(row)
-    if place >= len(told_of):
-        row.cursor = {"phase": "contents"}
+def _look_at_rows(row: Verification) -> None:
+    """Whether there is a chain for each row that came with an event, since one removed as a whole leaves no gap; then
+    whether rows say what events say.
+    """
+    place, after = row.cursor.get("source", 0), row.cursor.get("after")
+    after = uuid.UUID(after) if after else None
+    if place >= len(told_of) + len(compared):
+        row.cursor = {"phase": "checkpoints"}
         return
-    rows = told_of[place](after, _ROWS)
-    wanted = {run_chain(run): None for _, run in rows}
-    there = set(ChainHead.objects.filter(pk__in=wanted).values_list("pk", flat=True))
-    missing = next((chain for chain in wanted if chain not in there), None)
-    if missing is not None:
-        _end(row, Break(missing, 1, "its chain is missing, but what it records is there"))
-    elif len(rows) == _ROWS:
-        row.cursor = {"phase": "rows", "source": place, "after": str(rows[-1][0])}
+    look = _chains_of(told_of[place]) if place < len(told_of) else compared[place - len(told_of)]
+    last, broken = look(after, _ROWS)
+    if broken is not None:
+        _end(row, broken)
+    elif last is not None:
+        row.cursor = {"phase": "rows", "source": place, "after": str(last)}
     else:
         row.cursor = {"phase": "rows", "source": place + 1}
 
 
-def _compare_rows(row: Verification) -> None:
-    place, after = _place(row)
-    if place >= len(compared):
-        row.cursor = {"phase": "checkpoints"}
-        return
-    last, differing = compared[place](after, _ROWS)
-    if differing is not None:
-        _end(row, differing)
-    elif last is not None:
-        row.cursor = {"phase": "contents", "source": place, "after": str(last)}
-    else:
-        row.cursor = {"phase": "contents", "source": place + 1}
+def _chains_of(source: Source) -> Comparison:
+    def look(after: uuid.UUID | None, most: int) -> tuple[uuid.UUID | None, Break | None]:
+        rows = source(after, most)
+        wanted = {run_chain(run): None for _, run in rows}
+        there = set(ChainHead.objects.filter(pk__in=wanted).values_list("pk", flat=True))
+        missing = next((chain for chain in wanted if chain not in there), None)
+        gone = Break(missing, 1, "its chain is missing, but what it records is there") if missing is not None else None
+        return (rows[-1][0] if len(rows) == most else None), gone
 
-
-def _place(row: Verification) -> tuple[int, uuid.UUID | None]:
-    """At which source of rows a check is, and the last key it has seen of it."""
-    after = row.cursor.get("after")
-    return row.cursor.get("source", 0), uuid.UUID(after) if after else None
+    return look
 
 
 def _look_at_checkpoints(row: Verification) -> None:
@@ -225,8 +217,8 @@ def _look_at_decisions(row: Verification) -> None:
 
 
 _PHASES: dict[str, Callable[[Verification], None]] = {
-    "chains": _look_at_chains, "rows": _look_for_chains, "contents": _compare_rows,
-    "checkpoints": _look_at_checkpoints, "decisions": _look_at_decisions,
+    "chains": _look_at_chains, "rows": _look_at_rows, "checkpoints": _look_at_checkpoints,
+    "decisions": _look_at_decisions,
 }  # fmt: skip
 
 

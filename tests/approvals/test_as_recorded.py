@@ -1,15 +1,19 @@
 """What rows say that people approved is compared with the ledger: before a call, and every day."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
+from django.db.models import QuerySet
 from django.utils import timezone
 
-from approvals import as_recorded, cards, standing
+from approvals import append_only, approval_events, as_recorded, cards, standing
 from approvals.decisions import erase
 from approvals.digest import canonical
-from approvals.models import Approval, Decision
+from approvals.models import Approval, Decision, Event
 from approvals.proof import verifying
 from tests.rows import a_moment_ago, a_request, consume, read, take, undo, within_transaction
 
@@ -34,10 +38,22 @@ def rewritten(approval: Approval, **changes: Any) -> Approval:
     return read(approval)
 
 
+def on_record(approval: Approval) -> list[Any]:
+    return standing.on_record(approval)
+
+
 def are_recorded(approval: Approval) -> bool:
-    given = standing.decided(approval)
+    """Whether the ledger has every decision that approves it."""
+    given = on_record(approval)
     assert given
-    return standing.are_recorded(given)
+    return all(each.is_recorded for each in given)
+
+
+@contextmanager
+def append_only_removed() -> Iterator[None]:
+    append_only.remove(connection)
+    yield
+    append_only.install(connection)
 
 
 @pytest.mark.parametrize("changes", [{}, {"arguments": CHEAPER}], ids=["as proposed", "changed"])
@@ -78,9 +94,71 @@ def test_a_decision_that_was_taken_back_does_not_come_back(dana):
     assert are_recorded(take(approval, dana))
 
 
-def test_a_rejection_need_not_be_looked_up(dana):
-    approval = take(a_request(), dana, "reject")
+def test_whoever_agreed_before_a_change_does_not_agree_to_it_later(dana, marco):
+    """Neither a change nor taking one back says that others agree. What they said before is not brought back."""
+    approval = a_request(approvals_needed=3, hold_seconds=60)
+    take(approval, marco)
+    before = brought_back(marco, lambda: take(approval, dana, "edit", arguments=CHEAPER))
+    assert {each.user: each.is_recorded for each in on_record(approval)} == {marco: False, dana: True}
+    before.update(undone_at=timezone.now())
+    take(approval, marco)
+    brought_back(marco, lambda: undo(approval, dana))
+    assert {each.user: each.is_recorded for each in on_record(approval)} == {marco: False}
+
+
+def brought_back(user: User, change: Callable[[], object]) -> QuerySet[Decision]:
+    """Their decision that counts, after something that ends it."""
+    [counts] = Decision.objects.filter(user=user, undone_at=None)
+    change()
+    row = Decision.objects.filter(pk=counts.pk)
+    assert row.update(undone_at=None) == 1
+    return row
+
+
+def test_how_sure_it_was_who_decided_is_what_the_ledger_says(dana):
+    approval = take(a_request(), dana, assurance="password")
     assert are_recorded(approval)
+    Decision.objects.update(assurance="passkey")
+    assert not are_recorded(approval)
+
+
+def test_a_decision_of_a_person_is_not_one_of_nobody(dana):
+    approval = take(a_request(), dana)
+    Decision.objects.update(user=None, customer="ana", assurance="")
+    assert not are_recorded(approval)
+
+
+def test_a_change_that_let_rejections_count_is_recorded(dana):
+    """Its event says that the request was rejected. The rejection can be taken back, and the change stands."""
+    approval = take(a_request(), dana, "edit", arguments=CHEAPER)
+    with append_only_removed():
+        Event.objects.filter(type="approval.approved").update(type="approval.rejected")
+    assert are_recorded(approval)
+
+
+@pytest.mark.parametrize("what", ["used", "expired", "superseded", "withdrawn"])
+def test_a_request_that_is_over_does_not_begin_anew(dana, what):
+    approval = a_moment_ago(take(a_request(), dana), "runs_at")
+    assert standing.is_bound(approval)
+    within_transaction(approval_events.record, approval, what)
+    assert not standing.is_bound(approval)
+
+
+def test_what_nobody_approved_is_not_bound_however_few_are_needed():
+    approval = a_request()
+    Approval.objects.update(
+        approvals_needed=0, final_digest=approval.action_digest, final_arguments_text=approval.arguments_text
+    )
+    assert standing.is_enough(read(approval))
+    assert not standing.is_bound(read(approval))
+
+
+def test_a_confirmation_that_the_ledger_does_not_know_confirms_nothing(dana):
+    approval = used(dana)
+    Approval.objects.update(kind="confirmation")
+    assert standing.is_confirmed(approval.execution_id, approval.final_digest)
+    Approval.objects.update(final_digest="0" * 64)
+    assert not standing.is_confirmed(approval.execution_id, "0" * 64)
 
 
 # --- Every day ---------------------------------------------------------------------------------
@@ -124,6 +202,26 @@ def test_a_request_that_nobody_approved_is_named():
     )  # fmt: skip
 
 
+def test_a_request_that_was_used_cannot_be_called_anything_else(dana):
+    approval = used(dana)
+    for state in ("approved", "withdrawn", "pending"):
+        Approval.objects.update(state=state, used_at=None, ended_at=None)
+        assert approval.reference in as_recorded.compare(None, 10)[1].problem
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "{"], ids=["nested", "cut"])
+def test_a_text_that_nobody_can_read_is_named(dana, text):
+    approval = used(dana)
+    Approval.objects.update(final_arguments_text=text)
+    assert approval.reference in as_recorded.compare(None, 10)[1].problem
+
+
+def test_a_request_is_not_erased_for_saying_so(dana):
+    approval = used(dana)
+    Approval.objects.update(final_arguments_text=DEARER, erased_at=timezone.now())
+    assert approval.reference in as_recorded.compare(None, 10)[1].problem
+
+
 def test_a_request_that_was_approved_but_never_used_cannot_be_called_used(dana):
     approval = take(a_request(), dana)
     Approval.objects.update(state="used", used_at=timezone.now())
@@ -140,7 +238,6 @@ def test_a_request_whose_words_were_erased_is_compared_by_its_digest(dana):
 
 def test_all_are_compared_however_they_are_cut(dana):
     made = sorted((used(dana) for _ in range(5)), key=lambda each: each.pk)
-    a_request()
     keys, after = [], None
     while True:
         after, differing = as_recorded.compare(after, 2)

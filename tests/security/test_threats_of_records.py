@@ -129,22 +129,92 @@ def a_decision_is_added_by_hand(scene: Scene) -> bool:
         approval=approval, user=scene.dana, type="approve", arguments_text=text, approval_version=approval.version,
         action_digest=digest, view_digest=approval.view_digest, via="console", decided_at=timezone.now(),
     )  # fmt: skip
-    Approval.objects.update(
-        state="approved", final_digest=digest, final_arguments_text=text, decided_at=timezone.now(),
-        ended_at=timezone.now(), ended_as="decided", runs_at=timezone.now() - timedelta(seconds=5),
-        use_by=timezone.now() + timedelta(hours=1), version=approval.version + 1,
-    )  # fmt: skip
-    Run.objects.update(wake_at=timezone.now())
+    called_approved(approval)
     scene.clerk.drive(run)
     return bool(effects_of("pay"))
 
 
+def called_approved(approval: Approval, **changes: Any) -> None:
+    now = timezone.now()
+    approved = {
+        "state": "approved", "final_digest": approval.action_digest, "final_arguments_text": approval.arguments_text,
+        "decided_at": now, "ended_at": now, "ended_as": "decided", "runs_at": now - timedelta(seconds=5),
+        "use_by": now + timedelta(hours=1), "version": approval.version + 1, "used_at": None,
+    }  # fmt: skip
+    Approval.objects.filter(pk=approval.pk).update(**approved | changes)
+    Run.objects.update(wake_at=now)
+
+
+def a_request_that_needs_nobody_is_called_approved(scene: Scene) -> bool:
+    run, approval = scene.asked()
+    called_approved(approval, approvals_needed=0)
+    scene.patch.setattr(standing, "meets", lambda *_: True)  # as if its rule had been changed as well
+    scene.clerk.drive(run)
+    return bool(effects_of("pay"))
+
+
+def a_decision_that_was_taken_back_is_brought_back(scene: Scene) -> bool:
+    run, approval = scene.asked()
+    scene.settings.UNDO_HOLD_SECONDS = 60
+    Approval.objects.update(hold_seconds=60)
+    scene.clerk.decide(approval, scene.dana)
+    actions.undo_decision(approval.pk, scene.dana)
+    Decision.objects.update(undone_at=None)
+    approval.refresh_from_db()
+    called_approved(approval)
+    scene.clerk.drive(run)
+    return bool(effects_of("pay"))
+
+
+def an_approval_is_used_a_second_time(scene: Scene) -> bool:
+    run, approval = scene.asked(calls(call("a", "pay", account="ana", amount=20), call("b", "send", to="ana")))
+    scene.clerk.decide(approval, scene.dana)
+    scene.clerk.drive(run)
+    approval.refresh_from_db()
+    called_approved(approval)
+    ToolExecution.objects.filter(pk=approval.execution_id).update(
+        state="waiting", result_status="", finished_at=None, idempotency_key="x", executed_text="", attempts=0
+    )
+    scene.clerk.drive(run)
+    return len(effects_of("pay")) > 1
+
+
+def an_approval_is_said_to_be_of_an_eval(scene: Scene) -> bool:
+    """One person has approved, and two are needed. In an eval one answer is enough."""
+    Rule.objects.create(name="two", tool="pay", verdict="ask", approvals_needed=2, hold_seconds=0)
+    run, approval = scene.asked()
+    scene.clerk.decide(approval, scene.dana)
+    approval.refresh_from_db()
+    called_approved(approval, mocked=True)
+    Decision.objects.update(mocked=True, user=None)
+    scene.clerk.drive(run)
+    return bool(effects_of("pay"))
+
+
+def requests_of_evals_count_anywhere(scene: Scene) -> None:
+    """Two places would notice: the run is none of an eval, and the ledger says who decided."""
+    decisions_are_not_looked_up_in_the_ledger(scene)
+    real = recheck.stale
+
+    def stale(state: Any, *others: Any) -> str:
+        state.run.mocks = {}
+        try:
+            return real(state, *others)
+        finally:
+            state.run.mocks = None
+
+    scene.patch.setattr(recheck, "stale", stale)
+
+
 def decisions_are_not_looked_up_in_the_ledger(scene: Scene) -> None:
-    scene.patch.setattr(standing, "are_recorded", lambda given: True)
+    scene.patch.setattr(standing, "_is_recorded", lambda approval, given: True)
 
 
 def a_signed_decision_is_rewritten_with_its_request(scene: Scene) -> bool:
-    """Whoever writes rows rewrites the decision as well, so only the signature remembers what was approved."""
+    """Whoever writes rows rewrites the decision as well and adds an event, so that only the signature remembers what
+    was approved. Here, nobody asks the ledger.
+    """
+    decisions_are_not_looked_up_in_the_ledger(scene)
     Rule.objects.create(name="signed", tool="pay", verdict="ask", assurance="signed", hold_seconds=0)
     run, approval = scene.asked()
     passkey, new = Passkey(), actions.NewDecision(uuid.uuid4(), "approve", approval.version, approval.action_digest)
@@ -158,9 +228,7 @@ def a_signed_decision_is_rewritten_with_its_request(scene: Scene) -> bool:
 
 
 def signatures_are_not_checked_again(scene: Scene) -> None:
-    """Nor is the ledger asked, which has what was signed."""
     scene.patch.setattr(signatures, "hold", lambda approval, given: True)
-    decisions_are_not_looked_up_in_the_ledger(scene)
 
 
 def written(scene: Scene, statement: str) -> bool:
@@ -197,6 +265,14 @@ THREATS = [
            a_decision_is_rewritten_with_its_request, decisions_are_not_looked_up_in_the_ledger),
     Threat(12, "a decision is added by hand", "decisions are looked up in the ledger",
            a_decision_is_added_by_hand, decisions_are_not_looked_up_in_the_ledger),
+    Threat(12, "a request that needs nobody is called approved", "decisions are looked up in the ledger",
+           a_request_that_needs_nobody_is_called_approved, decisions_are_not_looked_up_in_the_ledger),
+    Threat(12, "a decision that was taken back is brought back", "decisions are looked up in the ledger",
+           a_decision_that_was_taken_back_is_brought_back, decisions_are_not_looked_up_in_the_ledger),
+    Threat(12, "an approval is used a second time", "decisions are looked up in the ledger",
+           an_approval_is_used_a_second_time, decisions_are_not_looked_up_in_the_ledger),
+    Threat(12, "an approval is said to be of an eval", "requests of evals count in evals alone",
+           an_approval_is_said_to_be_of_an_eval, requests_of_evals_count_anywhere),
     Threat(12, "a signed decision is rewritten with its request", "signatures are checked again",
            a_signed_decision_is_rewritten_with_its_request, signatures_are_not_checked_again),
     Threat(14, "a superuser changes what was said", "the admin only shows it", a_superuser_changes_what_was_said,

@@ -2,6 +2,7 @@
 
 import pytest
 from django.contrib.auth.models import User
+from django.utils import timezone
 
 from agentapp import erasing
 from agentapp.audit import rows
@@ -53,6 +54,16 @@ def test_a_call_that_never_started_cannot_say_that_it_did(clerk):
     ToolExecution.objects.update(executed_text=MORE)
     _, differing = rows.compare(None, 10)
     assert (differing.seq, "no event says" in differing.problem) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [{"consequential": False}, {"erased_at": timezone.now()}, {"salt": ""}],
+    ids=lambda claim: next(iter(claim)),
+)
+def test_no_row_can_ask_not_to_be_compared(paid, claim):
+    ToolExecution.objects.update(executed_text=MORE, **claim)
+    assert rows.compare(None, 10)[1] is not None
 
 
 def test_reads_and_calls_whose_words_were_erased_are_left_out(clerk, paid, ada):
