@@ -47,12 +47,10 @@ def of_decision() -> dict[str, Any]:
         _member("type", OuterRef("type")),
         type__in=_DECIDED,
     )
-    # An event names its own decision, and those that no longer count because of it.
-    gone = about.filter(_text("", OuterRef("pk")), Q(type=_UNDONE) | ~Q(_member("decision", OuterRef("pk"))))
+    listed = Q(_text("[", OuterRef("pk"))) | Q(_text(",", OuterRef("pk")))
+    gone = about.filter(Q(_member("decision", OuterRef("pk")), type=_UNDONE) | listed, type__in=(_UNDONE, *_DECIDED))
     return {
-        "is_recorded": ExpressionWrapper(
-            Q(Exists(made), ~Exists(gone.filter(type__in=(_UNDONE, *_DECIDED)))), BooleanField()
-        ),
+        "is_recorded": ExpressionWrapper(Q(Exists(made), ~Exists(gone)), BooleanField()),
         "was_used": Exists(about.filter(type=_USED)),
         "was_ended": Exists(about.filter(type__in=_ENDED)),
     }

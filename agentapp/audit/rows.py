@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from agentapp.models import Run, ToolExecution
 from approvals.as_recorded import told_of
+from approvals.digest import sha256
 from approvals.ledger import run_chain
 from approvals.models import Event
 from approvals.proof.chains import Break
@@ -43,7 +44,9 @@ def _difference(row: ToolExecution, said: Sequence[Event]) -> Break | None:
     # Reads at the start of a step begin together with it, before their digests are made.
     if not told or (row.erased_at is not None and row.executed_text == "{}"):
         return None
-    named = f'{_DIGEST}"{digest_of(row.executed_text, row.salt)}"'
+    # Before calls had a salt, the ledger had the plain digest.
+    digest = digest_of(row.executed_text, row.salt) if row.salt else sha256(row.executed_text)
+    named = f'{_DIGEST}"{digest}"'
     if any(event.chain == chain and named in event.body for event in told):
         return None
     return Break(chain, told[0].seq, f"what was started here is not what the row of the call {row.pk} says")

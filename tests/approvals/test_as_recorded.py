@@ -15,6 +15,7 @@ from approvals.decisions import erase
 from approvals.digest import canonical
 from approvals.models import Approval, Decision, Event
 from approvals.proof import verifying
+from tests.races import race
 from tests.rows import a_moment_ago, a_request, consume, read, take, undo, within_transaction
 
 pytestmark = pytest.mark.django_db
@@ -261,3 +262,25 @@ def test_the_daily_check_compares(dana, monkeypatch):
     row.refresh_from_db()
     assert (row.holds, row.broken["seq"]) == (False, 2)
     assert made[4].reference in verifying.named(row.broken)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_is_used_while_it_is_looked_at_is_no_difference(dana, monkeypatch):
+    approval = a_moment_ago(take(a_request(), dana), "runs_at")
+    real = as_recorded.told_of
+
+    def slowly(*asked: Any) -> Any:
+        if read(approval).state != "used":
+            assert race(lambda: consume(approval)) == [True]
+        return real(*asked)
+
+    monkeypatch.setattr(as_recorded, "told_of", slowly)
+    assert verifying.look().broken is None
+    assert read(approval).state == "used"
+
+
+def test_the_key_of_a_decision_may_be_that_of_something_else(dana, marco):
+    """Clients choose it."""
+    approval = a_request(approvals_needed=2)
+    take(approval, dana, id=approval.pk)
+    assert standing.is_bound(take(approval, marco, id=approval.execution_id))
