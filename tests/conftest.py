@@ -75,12 +75,13 @@ LONG = (
 STARTING_PROCESSES = ("tests/sequences/", "tests/faults/", "tests/e2e/", "tests/agentapp/management/")
 
 
-# What asks both databases the same, by Django's own means: pages, the API, drivers, other systems. One of the two is
-# enough. Runs, requests, the ledger and the promises are tested on both, and so are queries that differ between them;
-# every page is opened on both, and Chromium opens them all on SQLite.
+# What asks both databases the same, by Django's own means: pages, the API, drivers, tools, other systems. One of the two
+# is enough. Runs, requests, the ledger and the promises are tested on both, and so are queries that differ between
+# them; every page is opened on both, and Chromium opens them all on SQLite.
 ON_EITHER = (
     "tests/agentapp/console/", "tests/agentapp/admin/", "tests/agentapp/api/", "tests/agentapp/drivers/",
-    "tests/agentapp/evals/", "tests/agentapp/importing/", "tests/agentapp/telemetry/", "tests/agentapp/webhooks/",
+    "tests/agentapp/evals/", "tests/agentapp/importing/", "tests/agentapp/telemetry/", "tests/agentapp/tools/",
+    "tests/agentapp/webhooks/",
     "tests/agentapp/test_configuration_file.py", "tests/agentapp/test_mcp_calls.py",
     "tests/agentapp/test_openapi_calls.py", "tests/agentapp/test_refreshing.py", "tests/agentapp/demo/test_evals.py",
     "tests/agentapp/demo/test_models.py", "tests/agentapp/demo/test_tour.py", "tests/aisvs/", "tests/privacy/",
