@@ -75,8 +75,8 @@ LONG = (
 STARTING_PROCESSES = ("tests/sequences/", "tests/faults/", "tests/e2e/", "tests/agentapp/management/")
 
 
-# What asks both databases the same, by Django's own means: pages, the API, drivers, tools, other systems. One of the two
-# is enough. Runs, requests, the ledger and the promises are tested on both, and so are queries that differ between
+# What asks both databases the same, by Django's own means: pages, the API, drivers, tools, other systems. One of the
+# two is enough. Runs, requests, the ledger and the promises are tested on both, and so are queries that differ between
 # them; every page is opened on both, and Chromium opens them all on SQLite.
 ON_EITHER = (
     "tests/agentapp/console/", "tests/agentapp/admin/", "tests/agentapp/api/", "tests/agentapp/drivers/",
