@@ -1,6 +1,7 @@
 """Several calls approved as one plan: what may be in one, what runs under it, and what asks all the same."""
 
 import html
+import json
 from datetime import timedelta
 
 import pytest
@@ -15,9 +16,10 @@ from agentapp.console import batch
 from agentapp.models import Tool, ToolExecution
 from agentapp.refused import Refused
 from agentapp.tools.base import tool
-from approvals import ledger, planned, plans, sealed
+from approvals import cards, ledger, planned, plans, sealed, standing
+from approvals.digest import canonical
 from approvals.masking import MASK
-from approvals.models import Approval, Event, PlannedCall, Rule
+from approvals.models import Approval, Decision, Event, PlannedCall, Rule
 from tests import admin_pages
 from tests.clerk_tools import BALANCES, EFFECTS, effects_of
 from tests.conftest import call, calls, says
@@ -60,6 +62,18 @@ def seen_by(user, run, *urls: str) -> str:
 
 def refunds() -> list[str]:
     return [each["account"] for each in effects_of("refund")]
+
+
+def rewritten() -> None:
+    """Change the first amount of the only plan, and every digest that is made from it."""
+    approval, call = Approval.objects.get(), PlannedCall.objects.get(position=1)
+    Approval.objects.update(plan_text=approval.plan_text.replace(r"\"amount\":5,", r"\"amount\":500,"))
+    approval.refresh_from_db()
+    digest, text = cards.final_digest(approval), canonical({**json.loads(call.arguments_text), "amount": 500})
+    Approval.objects.update(final_digest=digest)
+    Decision.objects.update(action_digest=digest)
+    bound = planned.call_digest(approval, 1, call.tool, call.tool_version, json.loads(text))
+    PlannedCall.objects.filter(pk=call.pk).update(arguments_text=text, action_digest=bound)
 
 
 def plan_events(run) -> list[str]:
@@ -321,6 +335,16 @@ class TestAPlannedCall:
         changed = meanwhile("change", lambda: Tool.objects.filter(name="refund").update(version="2" * 64))
         approved_plan(clerk, dana, [ANN, BOB], changed, calls(made("a", ANN)))
         assert refunds() == []
+
+    @pytest.mark.parametrize("asked", [True, False], ids=["the ledger is asked", "it is not"])
+    def test_that_was_rewritten_with_its_plan_and_all_digests_asks(self, clerk, dana, monkeypatch, asked):
+        """Only the ledger still has what people approved."""
+        if not asked:
+            monkeypatch.setattr(standing, "_is_recorded", lambda approval, given: True)
+        change = meanwhile("change", rewritten)
+        run, _ = approved_plan(clerk, dana, [ANN, BOB], change, calls(made("a", ANN, amount=500)))
+        assert (refunds() == []) == asked
+        assert (run.waiting_for == "approval") == asked
 
     def test_that_a_rule_forbids_by_now_does_not_run(self, clerk, dana):
         forbid = meanwhile("forbid", lambda: Rule.objects.create(name="no", tool="refund", verdict="deny"))
