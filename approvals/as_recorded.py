@@ -5,10 +5,10 @@ ledger, what people approved stands as it was.
 """
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, Q, TextField, Value
+from django.db.models import BooleanField, Exists, ExpressionWrapper, Model, OuterRef, Q, QuerySet, TextField, Value
 from django.db.models.functions import Cast, Concat, Replace, StrIndex
 from django.db.models.lookups import Exact, GreaterThan, IsNull
 
@@ -28,6 +28,8 @@ _READ = (
     "final_digest", "erased_at",
 )  # fmt: skip
 _ERASED_TEXTS = ("", "{}")
+
+type Compared = tuple[uuid.UUID | None, Break | None]
 
 
 def of_decision() -> dict[str, Any]:
@@ -62,25 +64,31 @@ def was_used() -> Exists:
     return Exists(used.filter(_member("action_digest", OuterRef("final_digest"))))
 
 
-def compare(after: uuid.UUID | None, most: int) -> tuple[uuid.UUID | None, Break | None]:
-    """Compare the next requests after one with what the ledger says of them.
+def compare(after: uuid.UUID | None, most: int) -> Compared:
+    """Compare the next requests after one with what the ledger says of them."""
+    rows = Approval.objects.only(*_READ)
+    return with_events(rows, after, most, "approval_id", (_APPROVED, _USED), _difference)
 
-    Returns the last of them, or None if there are no more; and the first that differs.
+
+def with_events[M: Model](
+    rows: QuerySet[M],
+    after: uuid.UUID | None,
+    most: int,
+    column: str,
+    types: Sequence[str],
+    difference: Callable[[M, Sequence[Event]], Break | None],
+) -> Compared:
+    """Compare the next rows after a key with the events of these types that name each in this column, the first first.
+
+    Returns the last key, or None if there are no more; and the first difference.
     """
-    rows = Approval.objects.filter(pk__gt=after) if after else Approval.objects.all()
-    page = list(rows.only(*_READ).order_by("pk")[:most])
-    said = told_of("approval_id", [row.pk for row in page], (_APPROVED, _USED))
-    differing = (_difference(row, said.get(row.pk, [])) for row in page)
-    return (page[-1].pk if len(page) == most else None), next((each for each in differing if each), None)
-
-
-def told_of(column: str, keys: Sequence[uuid.UUID], types: Sequence[str]) -> dict[uuid.UUID, list[Event]]:
-    """The events of these types about some rows, by row: the first first, with chain, place and text."""
-    found: dict[uuid.UUID, list[Event]] = {}
-    events = Event.objects.filter(**{f"{column}__in": keys}, type__in=types)
+    page = list((rows.filter(pk__gt=after) if after else rows).order_by("pk")[:most])
+    said: dict[uuid.UUID, list[Event]] = {}
+    events = Event.objects.filter(**{f"{column}__in": [row.pk for row in page]}, type__in=types)
     for event in events.only(column, "chain", "seq", "type", "body").order_by("seq"):
-        found.setdefault(getattr(event, column), []).append(event)
-    return found
+        said.setdefault(getattr(event, column), []).append(event)
+    differing = (difference(row, said.get(row.pk, [])) for row in page)
+    return (page[-1].pk if len(page) == most else None), next((each for each in differing if each), None)
 
 
 def _member(name: str, value: OuterRef) -> "GreaterThan[int]":

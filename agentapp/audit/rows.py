@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Sequence
 
 from agentapp.models import Run, ToolExecution
-from approvals.as_recorded import told_of
+from approvals.as_recorded import Compared, with_events
 from approvals.digest import sha256
 from approvals.ledger import run_chain
 from approvals.models import Event
@@ -22,16 +22,10 @@ def runs(after: uuid.UUID | None, most: int) -> list[tuple[uuid.UUID, uuid.UUID]
     return [(key, key) for key in rows.order_by("pk").values_list("pk", flat=True)[:most]]
 
 
-def compare(after: uuid.UUID | None, most: int) -> tuple[uuid.UUID | None, Break | None]:
-    """Compare what the next calls after one ran with, and what the ledger says they were started with.
-
-    Returns the last of them, or None if there are no more; and the first that differs.
-    """
-    rows = ToolExecution.objects.filter(pk__gt=after) if after else ToolExecution.objects.all()
-    page = list(rows.only("run_id", "executed_text", "salt", "erased_at").order_by("pk")[:most])
-    said = told_of("execution_id", [row.pk for row in page], ("tool_call.started",))
-    differing = (_difference(row, said.get(row.pk, [])) for row in page)
-    return (page[-1].pk if len(page) == most else None), next((each for each in differing if each), None)
+def compare(after: uuid.UUID | None, most: int) -> Compared:
+    """Compare what the next calls after one ran with, and what the ledger says they were started with."""
+    rows = ToolExecution.objects.only("run_id", "executed_text", "salt", "erased_at")
+    return with_events(rows, after, most, "execution_id", ("tool_call.started",), _difference)
 
 
 def _difference(row: ToolExecution, said: Sequence[Event]) -> Break | None:

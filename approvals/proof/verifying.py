@@ -17,6 +17,7 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db.models import Q, QuerySet, Sum
 
 from approvals import as_recorded, clock, signatures
+from approvals.as_recorded import Compared
 from approvals.models import Approval, ChainHead, Verification
 from approvals.proof import vouched
 from approvals.proof.chains import Break, Cursor, Scope, Walk
@@ -49,7 +50,7 @@ def _requests(after: uuid.UUID | None, most: int) -> list[tuple[uuid.UUID, uuid.
 told_of: list[Source] = [_requests]
 """Rows that came with an event of their run's chain: given the last key, the next keys in order, each with its run."""
 
-type Comparison = Callable[[uuid.UUID | None, int], tuple[uuid.UUID | None, Break | None]]
+type Comparison = Callable[[uuid.UUID | None, int], Compared]
 
 compared: list[Comparison] = [as_recorded.compare]
 """Rows that must say what events say. As `as_recorded.compare`: given the last key, the next rows are compared."""
@@ -182,7 +183,7 @@ def _look_at_rows(row: Verification) -> None:
 
 
 def _chains_of(source: Source) -> Comparison:
-    def look(after: uuid.UUID | None, most: int) -> tuple[uuid.UUID | None, Break | None]:
+    def look(after: uuid.UUID | None, most: int) -> Compared:
         rows = source(after, most)
         wanted = {run_chain(run): None for _, run in rows}
         there = set(ChainHead.objects.filter(pk__in=wanted).values_list("pk", flat=True))
