@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -127,12 +128,13 @@ def pages() -> dict[str, str]:
     return found
 
 
+# Looking at them all takes minutes: so many tests share the pages, and run beside each other.
+SHARES = 6
+
+
+@pytest.mark.parametrize("share", range(SHARES))
 def test_every_page_is_accessible_and_keeps_the_policy(
-    browse: Callable[..., Page],
-    complaints: list[str],
-    configured: None,
-    ada: User,
-    settings: Any,
+    browse: Callable[..., Page], complaints: list[str], configured: None, ada: User, settings: Any, share: int
 ) -> None:
     settings.ACCOUNT_REAUTHENTICATION_TIMEOUT = 3600  # however long this machine takes for all these pages
     ada.is_superuser = True
@@ -144,7 +146,7 @@ def test_every_page_is_accessible_and_keeps_the_policy(
     page.get_by_role("button", name="Use password").click()
     expect(page).to_have_url(re.compile("/admin/$"))
     wrong: dict[str, list[str]] = {}
-    for name, path in pages().items():
+    for name, path in islice(pages().items(), share, None, SHARES):
         answer = page.goto(path)
         assert answer is not None
         assert answer.status == 200, name
