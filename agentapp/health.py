@@ -3,6 +3,7 @@
 Nothing here stops or allows anything: whatever is down, a request waits for people. This only reports it.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,11 +13,13 @@ from typing import Any
 import redis
 from django.conf import settings
 from django.core.cache import caches
-from django.db import DatabaseError, InterfaceError
+from django.db import DatabaseError, InterfaceError, ProgrammingError
 from django.utils import timezone
 
 from agentapp.health_figures import CLOCKS_MAY_DIFFER, figures
 from approvals.proof import signing_key, verifying
+
+logger = logging.getLogger(__name__)
 
 # How long one look serves all pages of a process; how long pages that do not look themselves show it.
 LOOKED_AT_FOR_SECONDS = 5
@@ -45,6 +48,14 @@ AWAY = Problem(
     "database",
     "The database does not answer.",
     "Nothing can be seen, decided or run until it is back. Nothing is lost.",
+    fatal=True,
+)
+
+UNPREPARED = Problem(
+    "database",
+    "The database answers, but refuses what this release reads: it lacks tables, columns or rights.",
+    "Nothing can be seen, decided or run until this release's manage.py migrate and grant_tables have been run. "
+    "Nothing is lost.",
     fatal=True,
 )
 
@@ -104,6 +115,11 @@ def _of_broker() -> Iterator[Problem]:
 def _of_database() -> Iterator[Problem]:
     try:
         row = figures()
+    except ProgrammingError as refused:
+        # What it says names tables, which nobody is told who is not signed in.
+        logger.error("The database refuses what this release reads: %s", refused)
+        yield UNPREPARED
+        return
     except (DatabaseError, InterfaceError):
         yield AWAY
         return

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.core.cache import caches
-from django.db import connection
+from django.db import connection, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import F
 from django.db.utils import OperationalError
@@ -222,6 +222,30 @@ def test_a_database_that_does_not_answer_is_said_without_a_word_of_its_own(monke
     assert answer.json()["status"] == "unavailable"
     assert [one["code"] for one in answer.json()["problems"]] == ["database"]
     assert "10.1.2.3" not in answer.content.decode()
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize(
+    ("lacking", "named"),
+    [
+        ("ALTER TABLE agentapp_heartbeat RENAME TO heartbeats_of_later", "agentapp_heartbeat"),
+        ("ALTER TABLE agentapp_heartbeat RENAME COLUMN at TO at_of_later", ".at "),
+        ("CREATE ROLE countersign_unprepared; SET LOCAL ROLE countersign_unprepared", "django_content_type"),
+    ],
+    ids=["a table", "a column", "rights"],
+)
+def test_a_database_that_was_not_prepared_for_this_release_is_said(client: Client, caplog, lacking: str, named: str):
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute(lacking)
+        answer = client.get("/readyz/")
+        transaction.set_rollback(True)
+    assert answer.status_code == 503
+    [problem] = answer.json()["problems"]
+    assert problem["code"] == "database"
+    assert "manage.py migrate and grant_tables" in problem["means"]
+    assert named not in answer.content.decode()
+    assert named in caplog.text
 
 
 @pytest.mark.postgresql
