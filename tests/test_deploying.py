@@ -44,19 +44,76 @@ def page_commands() -> dict[str, str]:
 
 
 def test_units_start_what_the_production_page_starts():
-    assert {name.removeprefix("countersign-") for name in UNITS} == {"web", "worker", "beat"}
-    for name, unit in UNITS.items():
-        [started] = re.findall(r"^ExecStart=/srv/countersign/app/\.venv/bin/(.*)$", unit, re.MULTILINE)
+    assert {name.removeprefix("countersign-") for name in UNITS} == {"web", "worker", "beat", "backup"}
+    for name in ("countersign-web", "countersign-worker", "countersign-beat"):
+        [started] = re.findall(r"^ExecStart=/srv/countersign/app/\.venv/bin/(.*)$", UNITS[name], re.MULTILINE)
         assert started == page_commands()[name.removeprefix("countersign-")]
 
 
 def test_units_see_the_python_that_the_production_page_brings():
     page = (ROOT / "docs/production.md").read_text()
     [brought] = set(re.findall(r"^export UV_PYTHON_INSTALL_DIR=(.*)$", page, re.MULTILINE))
-    for unit in UNITS.values():
-        [home] = re.findall(r"^WorkingDirectory=(.*)/app$", unit, re.MULTILINE)
-        assert "ProtectHome=true" in unit
+    for name in ("countersign-web", "countersign-worker", "countersign-beat"):
+        [home] = re.findall(r"^WorkingDirectory=(.*)/app$", UNITS[name], re.MULTILINE)
+        assert "ProtectHome=true" in UNITS[name]
         assert brought == f"{home}/python"
+
+
+def backup_made(folder, dumps='#!/bin/sh\nprintf \'%s %s %s\' "$1" "$3" "$(umask)" > "${2#--file=}"\n', **settings):
+    """Runs the command of the backup's unit as systemd would, on a folder, with another `pg_dump`."""
+    [command] = re.findall(r"^ExecStart=/bin/sh -euc '(.*)'$", UNITS["countersign-backup"], re.MULTILINE)
+    command = command.replace("$$", "$").replace("%%", "%").replace("/srv/countersign", str(folder))
+    [mask] = re.findall(r"^UMask=(\d+)$", UNITS["countersign-backup"], re.MULTILINE)
+    (folder / "bin").mkdir(exist_ok=True)
+    (folder / "backups").mkdir(exist_ok=True)
+    (folder / "bin/pg_dump").write_text(dumps)
+    (folder / "bin/pg_dump").chmod(0o755)
+    variables = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", **settings}
+    return subprocess.run(
+        ["sh", "-euc", command], env=variables, umask=int(mask, 8), capture_output=True, text=True, check=False
+    )
+
+
+def test_each_night_a_backup_is_made_that_only_its_user_reads_and_old_ones_go(tmp_path):
+    (tmp_path / "backups").mkdir()
+    for name, days in (("old.dump", 15), ("cut-off.part", 15), ("recent.dump", 13)):
+        (tmp_path / "backups" / name).touch()
+        os.utime(tmp_path / "backups" / name, (time.time() - days * 86400,) * 2)
+
+    assert backup_made(tmp_path, DATABASE_URL="postgres://db/x").returncode == 0
+
+    made, recent = sorted((tmp_path / "backups").iterdir())
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d\.dump", made.name)
+    assert made.read_text() == "--format=custom postgres://db/x 0077"
+    assert made.stat().st_mode & 0o077 == 0
+    assert recent.name == "recent.dump"
+
+
+@pytest.mark.parametrize(
+    ("dumps", "given"),
+    [
+        ('#!/bin/sh\necho half > "${2#--file=}"; exit 1\n', {"DATABASE_URL": "postgres://db/x"}),
+        ('#!/bin/sh\necho somebody else > "${2#--file=}"\n', {}),
+    ],
+)
+def test_a_backup_that_failed_is_a_failed_unit_and_takes_nothing_away(tmp_path, dumps, given):
+    (tmp_path / "backups").mkdir()
+    (tmp_path / "backups/old.dump").touch()
+    os.utime(tmp_path / "backups/old.dump", (0, 0))
+
+    assert backup_made(tmp_path, dumps, **given).returncode != 0
+
+    assert [file.name for file in (tmp_path / "backups").glob("*.dump")] == ["old.dump"]
+
+
+def test_the_timer_starts_the_backup_and_the_page_starts_the_timer():
+    timer = (ROOT / "docs/systemd/countersign-backup.timer").read_text()
+    assert re.search(r"^OnCalendar=", timer, re.MULTILINE)
+    assert "Unit=" not in timer  # so it is the service of its own name
+    page = (ROOT / "docs/production.md").read_text()
+    assert re.search(r"^systemctl enable --now .*\bcountersign-backup\.timer\b", page, re.MULTILINE)
+    assert "ReadWritePaths=/srv/countersign/backups\n" in UNITS["countersign-backup"]
+    assert not any("backups" in unit for name, unit in UNITS.items() if name != "countersign-backup")
 
 
 def test_the_page_s_own_command_runs_beside_the_units_as_their_user_with_their_settings(tmp_path):
@@ -128,6 +185,27 @@ def test_manifests_name_settings_that_exist():
     }
     assert len(named) > 10
     assert named <= DOCUMENTED
+
+
+def test_probes_ask_for_a_host_that_is_allowed():
+    [told] = [told["data"] for told in MANIFESTS if told["kind"] == "ConfigMap"]
+    [container] = PODS["countersign-web"]["containers"]
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        sent = {header["name"]: header["value"] for header in container[probe]["httpGet"]["httpHeaders"]}
+        assert sent["Host"] in told["ALLOWED_HOSTS"].split(",")
+        assert sent["X-Forwarded-Proto"] == "https"
+
+
+def test_what_is_applied_with_each_release_replaces_no_secret():
+    page = (ROOT / "docs/kubernetes.md").read_text()
+    applied = {
+        file for line in re.findall(r"^kubectl apply (.*)$", page, re.MULTILINE) for file in line.split() if "." in file
+    }
+    ours = {file.name for file in ROOT.glob("docs/kubernetes/*.yaml")}
+    assert applied - {"secrets.yaml"} == ours - {"secrets.example.yaml"}
+    for name in ours - {"secrets.example.yaml"}:
+        kinds = {told["kind"] for told in yaml.safe_load_all((ROOT / "docs/kubernetes" / name).read_text())}
+        assert "Secret" not in kinds, name
 
 
 def test_nothing_runs_as_root_or_writes_where_it_need_not():

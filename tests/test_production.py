@@ -25,8 +25,12 @@ PAGE = ROOT / "docs/production.md"
 # What follows is for root on a machine with systemd.
 LAST = "## As services"
 SHELL = re.compile(r"^## (.+?)\n|^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# Commands that begin with this can be given in any shell, also months later.
+PREPARES = ". /srv/countersign/shell\n"
 # Settings under which the tests themselves run must not reach the commands.
 KEPT = ("HOME", "LANG", "TMPDIR", "SSL_CERT_FILE", "UV_CACHE_DIR", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "PIP_INDEX_URL")
+# What the page expects of every shell.
+OF_EVERY_SHELL = (*KEPT, "PATH", "PGPORT", "PGPASSWORD", "PGOPTIONS")
 
 # The ledger gets one more checkpoint, which is noted outside the database.
 AN_HOUR_LATER = """
@@ -60,11 +64,19 @@ def commands(changes: dict[str, str]) -> str:
     """All shell blocks of the page as one script that prints the title of each. Every change must apply."""
     page, _, _ = PAGE.read_text().partition(LAST)
     told = "echo '== {0}'; echo \"== {0}, after $SECONDS s\" >&2"
-    script = "\n".join(told.format(title) if title else block for title, block in SHELL.findall(page))
+    script = "\n".join(told.format(title) if title else in_its_shell(block) for title, block in SHELL.findall(page))
     for text, other in changes.items():
         assert text in script
         script = script.replace(text, other)
     return f"set -euo pipefail\n{script}"
+
+
+def in_its_shell(block: str) -> str:
+    """A block as the page means it: what prepares its shell runs in a new one, which knows nothing of the others."""
+    if not block.startswith(PREPARES):
+        return block
+    kept = " ".join(f'${{{name}+{name}="${name}"}}' for name in OF_EVERY_SHELL)
+    return f"env -i {kept} bash -euo pipefail <<'OF ANOTHER SHELL'\n{block}OF ANOTHER SHELL\n"
 
 
 def administration(database: str = "postgres") -> "psycopg.Connection[tuple[object, ...]]":
