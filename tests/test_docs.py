@@ -355,7 +355,7 @@ def test_the_settings_page_lists_every_variable():
 
 
 def test_the_settings_page_names_what_cannot_be_zero():
-    source = (ROOT / "agentapp/settings.py").read_text()
+    source = "".join((ROOT / "agentapp" / file).read_text() for file in ("settings.py", "environment.py"))
     [named] = re.findall(r"^A zero is refused .*?\((.*?)\)", (ROOT / "docs/settings.md").read_text(), re.M | re.S)
     assert sorted(re.findall(r"`(\w+)`", named)) == sorted(re.findall(r'env_count_from_one\("(\w+)"', source))
 
