@@ -51,11 +51,11 @@ AWAY = Problem(
     fatal=True,
 )
 
-UNPREPARED = Problem(
+REFUSES = Problem(
     "database",
-    "The database answers, but refuses what this release reads: it lacks tables, columns or rights.",
-    "Nothing can be seen, decided or run until this release's manage.py migrate and grant_tables have been run. "
-    "Nothing is lost.",
+    "The database answers, but refuses what this release reads. It may lack tables, columns or rights.",
+    "Nothing can be seen, decided or run before that is mended, perhaps by manage.py migrate and grant_tables of this "
+    "release; the log has what it refuses. Nothing is lost.",
     fatal=True,
 )
 
@@ -118,7 +118,7 @@ def _of_database() -> Iterator[Problem]:
     except ProgrammingError as refused:
         # What it says names tables, which nobody is told who is not signed in.
         logger.error("The database refuses what this release reads: %s", refused)
-        yield UNPREPARED
+        yield REFUSES
         return
     except (DatabaseError, InterfaceError):
         yield AWAY
