@@ -12,10 +12,10 @@ from typing import Any
 
 import psycopg
 from asgiref.sync import sync_to_async
-from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import close_old_connections, connections
 
+from agentapp.postgresql import past_poolers
 from approvals.append_only import ANNOUNCED_ON, TABLE
 from approvals.clock import Now
 from approvals.models import Event
@@ -58,7 +58,7 @@ async def listen(publish: Publish) -> None:
 
 
 async def _follow_postgresql(publish: Publish) -> None:
-    connection = await psycopg.AsyncConnection.connect(**_server(), autocommit=True)
+    connection = await psycopg.AsyncConnection.connect(**past_poolers(), autocommit=True)
     async with connection:
         await connection.execute(f"LISTEN {ANNOUNCED_ON}")
         # For anything committed while nobody listened.
@@ -72,15 +72,6 @@ async def _follow_postgresql(publish: Publish) -> None:
             publish(Fact(chain, "draft") for chain in written)
             if chains - written:
                 publish(await sync_to_async(_recent, thread_sensitive=False)(chains - written))
-
-
-def _server() -> dict[str, Any]:
-    """PostgreSQL itself: a pooler that gives each transaction another connection passes no announcements on."""
-    if settings.DATABASE_LISTENED_TO is not None:
-        return dict(settings.DATABASE_LISTENED_TO)
-    left_out = ("cursor_factory", "context", "pool", "prepare_threshold")
-    parameters = connections["default"].get_connection_params()
-    return {name: parameters[name] for name in parameters if name not in left_out}
 
 
 def _recent(chains: set[str]) -> list[Fact]:

@@ -31,6 +31,7 @@ PODS = {
 }
 UNITS = {file.stem: file.read_text() for file in sorted(ROOT.glob("docs/systemd/*.service"))}
 COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
+BACKS_UP = "python manage.py back_up /srv/countersign/backups"
 # The last migrations before old and new processes had to work side by side.
 BEFORE = {"agentapp": "0033_branches", "approvals": "0027_mocked_runs"}
 
@@ -53,57 +54,10 @@ def test_units_start_what_the_production_page_starts():
 def test_units_see_the_python_that_the_production_page_brings():
     page = (ROOT / "docs/production.md").read_text()
     [brought] = set(re.findall(r"^export UV_PYTHON_INSTALL_DIR=(.*)$", page, re.MULTILINE))
-    for name in ("countersign-web", "countersign-worker", "countersign-beat"):
-        [home] = re.findall(r"^WorkingDirectory=(.*)/app$", UNITS[name], re.MULTILINE)
-        assert "ProtectHome=true" in UNITS[name]
+    for unit in UNITS.values():
+        [home] = re.findall(r"^WorkingDirectory=(.*)/app$", unit, re.MULTILINE)
+        assert "ProtectHome=true" in unit
         assert brought == f"{home}/python"
-
-
-def backup_made(folder, dumps='#!/bin/sh\nprintf \'%s %s %s\' "$1" "$3" "$(umask)" > "${2#--file=}"\n', **settings):
-    """Runs the command of the backup's unit as systemd would, on a folder, with another `pg_dump`."""
-    [command] = re.findall(r"^ExecStart=/bin/sh -euc '(.*)'$", UNITS["countersign-backup"], re.MULTILINE)
-    command = command.replace("$$", "$").replace("%%", "%").replace("/srv/countersign", str(folder))
-    [mask] = re.findall(r"^UMask=(\d+)$", UNITS["countersign-backup"], re.MULTILINE)
-    (folder / "bin").mkdir(exist_ok=True)
-    (folder / "backups").mkdir(exist_ok=True)
-    (folder / "bin/pg_dump").write_text(dumps)
-    (folder / "bin/pg_dump").chmod(0o755)
-    variables = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", **settings}
-    return subprocess.run(
-        ["sh", "-euc", command], env=variables, umask=int(mask, 8), capture_output=True, text=True, check=False
-    )
-
-
-def test_each_night_a_backup_is_made_that_only_its_user_reads_and_old_ones_go(tmp_path):
-    (tmp_path / "backups").mkdir()
-    for name, days in (("old.dump", 15), ("cut-off.part", 15), ("recent.dump", 13)):
-        (tmp_path / "backups" / name).touch()
-        os.utime(tmp_path / "backups" / name, (time.time() - days * 86400,) * 2)
-
-    assert backup_made(tmp_path, DATABASE_URL="postgres://db/x").returncode == 0
-
-    made, recent = sorted((tmp_path / "backups").iterdir())
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d\.dump", made.name)
-    assert made.read_text() == "--format=custom postgres://db/x 0077"
-    assert made.stat().st_mode & 0o077 == 0
-    assert recent.name == "recent.dump"
-
-
-@pytest.mark.parametrize(
-    ("dumps", "given"),
-    [
-        ('#!/bin/sh\necho half > "${2#--file=}"; exit 1\n', {"DATABASE_URL": "postgres://db/x"}),
-        ('#!/bin/sh\necho somebody else > "${2#--file=}"\n', {}),
-    ],
-)
-def test_a_backup_that_failed_is_a_failed_unit_and_takes_nothing_away(tmp_path, dumps, given):
-    (tmp_path / "backups").mkdir()
-    (tmp_path / "backups/old.dump").touch()
-    os.utime(tmp_path / "backups/old.dump", (0, 0))
-
-    assert backup_made(tmp_path, dumps, **given).returncode != 0
-
-    assert [file.name for file in (tmp_path / "backups").glob("*.dump")] == ["old.dump"]
 
 
 def test_the_timer_starts_the_backup_and_the_page_starts_the_timer():
@@ -112,6 +66,8 @@ def test_the_timer_starts_the_backup_and_the_page_starts_the_timer():
     assert "Unit=" not in timer  # so it is the service of its own name
     page = (ROOT / "docs/production.md").read_text()
     assert re.search(r"^systemctl enable --now .*\bcountersign-backup\.timer\b", page, re.MULTILINE)
+    assert f"ExecStart=/srv/countersign/app/.venv/bin/{BACKS_UP}\n" in UNITS["countersign-backup"]
+    assert f". /srv/countersign/shell\n{BACKS_UP}\n" in page
     assert "ReadWritePaths=/srv/countersign/backups\n" in UNITS["countersign-backup"]
     assert not any("backups" in unit for name, unit in UNITS.items() if name != "countersign-backup")
 
@@ -427,32 +383,6 @@ def test_what_is_done_in_containers_names_services_that_exist():
     told = yaml.safe_load(re.findall(r"^```yaml\n(services:\n.*?)^```", page, re.MULTILINE | re.DOTALL)[0])
     ours = {name for name, service in COMPOSE["services"].items() if service.get("image") == "countersign"}
     assert set(told["services"]) == ours
-
-
-def test_a_backup_is_of_the_database_whose_address_stands_in_a_file(tmp_path):
-    [command] = re.findall(r"^ADDRESS=.*\npg_dump .*$", (ROOT / "docs/operating.md").read_text(), re.MULTILINE)
-    (tmp_path / "pg_dump").write_text('#!/bin/sh\nprintf "%s" "$3"\n')
-    (tmp_path / "pg_dump").chmod(0o755)
-    (tmp_path / "address").write_text("postgres://db/countersign\n")
-    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    for named in ({"DATABASE_URL": "postgres://db/countersign"}, {"DATABASE_URL_FILE": str(tmp_path / "address")}):
-        done = subprocess.run(
-            ["sh", "-euc", command], env={**path, **named}, capture_output=True, text=True, check=True
-        )
-        assert done.stdout == "postgres://db/countersign", named
-
-
-def test_no_backup_is_made_of_a_database_that_nobody_named(tmp_path):
-    (tmp_path / "pg_dump").write_text("#!/bin/sh\necho dumped\n")
-    (tmp_path / "pg_dump").chmod(0o755)
-    (tmp_path / "address").touch()
-    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    for page, commands in (("operating", r"^ADDRESS=.*\npg_dump .*$"), ("production", r"^pg_dump .*$")):
-        [command] = re.findall(commands, (ROOT / f"docs/{page}.md").read_text(), re.MULTILINE)
-        for named in ({}, {"DATABASE_URL": ""}, {"DATABASE_URL_FILE": str(tmp_path / "address")}):
-            # As if typed by a person: a failure stops nothing.
-            done = subprocess.run(["bash", "-c", command], env={**path, **named}, capture_output=True, text=True)
-            assert (done.stdout, done.returncode != 0) == ("", True), (page, named)
 
 
 # --- Old code on new tables --------------------------------------------------------------------

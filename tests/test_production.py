@@ -30,7 +30,7 @@ PREPARES = ". /srv/countersign/shell\n"
 # Settings under which the tests themselves run must not reach the commands.
 KEPT = ("HOME", "LANG", "TMPDIR", "SSL_CERT_FILE", "UV_CACHE_DIR", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "PIP_INDEX_URL")
 # What the page expects of every shell.
-OF_EVERY_SHELL = (*KEPT, "PATH", "PGPORT", "PGPASSWORD", "PGOPTIONS")
+OF_EVERY_SHELL = (*KEPT, "PGPASSWORD", "PGOPTIONS")
 
 # The ledger gets one more checkpoint, which is noted outside the database.
 AN_HOUR_LATER = """
@@ -68,7 +68,7 @@ def commands(changes: dict[str, str]) -> str:
     for text, other in changes.items():
         assert text in script
         script = script.replace(text, other)
-    return f"set -euo pipefail\n{script}"
+    return f"set -euo pipefail\nexport FIRST_PATH=$PATH\n{script}"
 
 
 def in_its_shell(block: str) -> str:
@@ -76,7 +76,7 @@ def in_its_shell(block: str) -> str:
     if not block.startswith(PREPARES):
         return block
     kept = " ".join(f'${{{name}+{name}="${name}"}}' for name in OF_EVERY_SHELL)
-    return f"env -i {kept} bash -euo pipefail <<'OF ANOTHER SHELL'\n{block}OF ANOTHER SHELL\n"
+    return f"env -i {kept} PATH=\"$FIRST_PATH\" bash -euo pipefail <<'OF ANOTHER SHELL'\n{block}OF ANOTHER SHELL\n"
 
 
 def administration(database: str = "postgres") -> "psycopg.Connection[tuple[object, ...]]":
@@ -157,7 +157,7 @@ def test_the_production_page_leads_from_an_empty_folder_to_an_installation_that_
         "--port 8001": f"--port {port_of_next}",
         **{
             command: AN_HOUR_LATER + command
-            for command in ("pg_dump ", 'createdb --owner "${NAME}_owner" "${NAME}_copy"')
+            for command in ("python manage.py back_up ", 'createdb --owner "${NAME}_owner" "${NAME}_copy"')
         },
     }
     (place / "tools/acme").mkdir(parents=True)
@@ -199,7 +199,7 @@ def test_the_production_page_leads_from_an_empty_folder_to_an_installation_that_
     assert owners_of_tables(name) == {f"{name}_owner"}
     assert f"//{name}:" in (place / "environment").read_text()
     assert f"{name}_owner" not in (place / "environment").read_text()
-    for kept in ("environment", "owner", "ledger.key"):
+    for kept in ("environment", "owner", "shell", "ledger.key", "backups"):
         assert (place / kept).stat().st_mode & 0o077 == 0
 
 
