@@ -1,16 +1,19 @@
 """A backup does not know what was done after it: once it is restored, nothing runs until a person says so."""
 
+import contextlib
 import errno
 import os
 import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.core.management import call_command
 from django.db import connection
 
 from agentapp import actions, continuity, health, loop
@@ -41,32 +44,27 @@ def beside(transactional_db: None, settings: Any, tmp_path: Path) -> Iterator[Pa
 
 @pytest.fixture
 def restore(tmp_path: Path) -> Callable[[], Callable[[], None]]:
-    """`restore()` takes a backup by the database's own means, and returns what puts it back."""
-    name = connection.settings_dict["NAME"]
+    """`restore()` makes a backup, and returns what puts it back by the database's own means."""
 
-    def with_dump() -> Callable[[], None]:
-        dump = str(tmp_path / "dump")
-        with_postgresql("pg_dump", "--format=custom", f"--file={dump}", name)
+    def back_up() -> Callable[[], None]:
+        folder = tmp_path / "backups"
+        folder.mkdir()
+        call_command("back_up", folder, stdout=StringIO())
+        [backup] = folder.iterdir()
 
         def put_back() -> None:
+            if connection.vendor == "sqlite":
+                connection.ensure_connection()
+                with contextlib.closing(sqlite3.connect(backup)) as copy:
+                    copy.backup(connection.connection)
+                return
+            name = f"--dbname={connection.settings_dict['NAME']}"
             connection.close()
-            with_postgresql("pg_restore", "--clean", "--if-exists", "--single-transaction", f"--dbname={name}", dump)
+            with_postgresql("pg_restore", "--clean", "--if-exists", "--single-transaction", name, str(backup))
 
         return put_back
 
-    def with_copy() -> Callable[[], None]:
-        connection.ensure_connection()
-        copy = sqlite3.connect(tmp_path / "copy.sqlite3")
-        connection.connection.backup(copy)
-
-        def put_back() -> None:
-            connection.ensure_connection()
-            copy.backup(connection.connection)
-            copy.close()
-
-        return put_back
-
-    return with_dump if connection.vendor == "postgresql" else with_copy
+    return back_up
 
 
 @pytest.fixture

@@ -2,9 +2,7 @@
 
 import fcntl
 import os
-import sqlite3
 import stat
-import subprocess
 import time
 from io import StringIO
 from pathlib import Path
@@ -15,7 +13,6 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from agentapp.management.commands.back_up import UNFINISHED
-from agentapp.models import Agent
 
 # SQLite copies nothing while a transaction is open.
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -61,21 +58,10 @@ def aged(file: Path, days: float) -> Path:
     return file
 
 
-@pytest.mark.postgresql
-def test_it_has_the_tables_and_only_its_user_reads_it(folder: Path) -> None:
+def test_only_its_user_reads_it(folder: Path) -> None:
+    """That it is whole is shown by restoring it: `tests/test_restoring.py`."""
     made = backed_up(folder)
-    listed = subprocess.run(["pg_restore", "--list", made], capture_output=True, text=True, check=True).stdout
-    assert " TABLE DATA public approvals_event " in listed
-    assert stat.S_IMODE(made.stat().st_mode) == 0o600
-
-
-def test_sqlite_is_backed_up_while_it_is_used(folder: Path) -> None:
-    if connection.vendor != "sqlite":
-        pytest.skip("PostgreSQL has a test of its own.")
-    Agent.objects.create(name="clerk")
-    made = backed_up(folder)
-    with sqlite3.connect(made) as copy:
-        assert ("clerk",) in copy.execute("SELECT name FROM agentapp_agent").fetchall()
+    assert made.stat().st_size > 100_000
     assert stat.S_IMODE(made.stat().st_mode) == 0o600
 
 
