@@ -7,11 +7,10 @@ import uuid
 from datetime import datetime
 
 from django.contrib.auth.models import User
-from django.core import signing
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from agentapp.models import ApiToken, Conversation, CustomerLink, Run
-from approvals import ledger
+from approvals import ledger, signed_texts
 from approvals.clock import Now
 
 _SALT = "agentapp.customer_links"
@@ -48,14 +47,14 @@ def revoke(link: CustomerLink, actor: str) -> bool:
 
 def signed(link: CustomerLink) -> str:
     """The text in the address. It is stored nowhere."""
-    return signing.dumps(link.pk.hex, salt=_SALT, compress=False)
+    return signed_texts.sign(link.pk.hex, _SALT)
 
 
 def find(text: str) -> CustomerLink | None:
     """The link behind a signed text, whether or not it still opens anything. None: we did not sign this."""
     try:
-        key = uuid.UUID(signing.loads(text, salt=_SALT))
-    except (signing.BadSignature, ValueError, TypeError):
+        key = uuid.UUID(signed_texts.read(text, _SALT))
+    except (signed_texts.BadSignature, ValueError, TypeError):
         return None
     rows = CustomerLink.objects.annotate(is_live=Exists(live().filter(pk=OuterRef("pk"))))
     return rows.select_related("conversation__agent", "made_by", "token").filter(pk=key).first()

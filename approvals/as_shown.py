@@ -7,6 +7,7 @@ from django import forms
 from django.core import signing
 from django.core.exceptions import ValidationError
 
+from approvals import signed_texts
 from approvals.digest import sha256
 from approvals.rule_terms import as_text
 
@@ -26,12 +27,12 @@ class AsShown(forms.Field):
     def __init__(self, now: Mapping[str, Any], labels: Mapping[str, str]) -> None:
         self.now, self.labels = now, labels
         self.digests = {name: sha256(signing.JSONSerializer().dumps(value).decode()) for name, value in now.items()}
-        super().__init__(required=False, widget=forms.HiddenInput, initial=signing.dumps(self.digests, salt=_SALT))
+        super().__init__(required=False, widget=forms.HiddenInput, initial=signed_texts.sign(self.digests, _SALT))
 
     def clean(self, value: Any) -> None:
         try:
-            then = signing.loads(str(value or ""), salt=_SALT)
-        except signing.BadSignature:
+            then = signed_texts.read(str(value or ""), _SALT)
+        except signed_texts.BadSignature:
             then = None
         if then == self.digests:
             return

@@ -2,12 +2,12 @@
 
 from typing import Annotated, Any, Self
 
-from django.core import signing
 from django.db.models import Model, QuerySet
 from pydantic import BaseModel, Field, ModelWrapValidatorHandler, ValidationError, ValidationInfo, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from agentapp.api.errors import ApiProblem
+from approvals import signed_texts
 
 MAX_LIMIT = 100
 
@@ -63,13 +63,13 @@ def page_of[M: Model](rows: QuerySet[M], by: str, listing: Listing) -> tuple[lis
     if len(found) <= listing.limit:
         return found, None
     found.pop()
-    return found, signing.dumps(str(getattr(found[-1], name)), salt=salt)
+    return found, signed_texts.sign(str(getattr(found[-1], name)), salt)
 
 
 def _read(cursor: str, salt: str) -> str:
     """A cursor is signed, so its content was put there by `page_of` for this very list."""
     try:
-        place: str = signing.loads(cursor, salt=salt)
-    except signing.BadSignature as error:
+        place: str = signed_texts.read(cursor, salt)
+    except signed_texts.BadSignature as error:
         raise ApiProblem("invalid_cursor", "This cursor does not belong to this list.", "cursor") from error
     return place
