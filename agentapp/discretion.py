@@ -62,6 +62,8 @@ _SAID = re.compile(
 _VALUE = re.compile(r"""(?P<before>\svalue=")(?P<said>[^"]+)(?=")""")
 _AREA = re.compile(r"(<textarea\b[^>]*>)(.*)(</textarea>)", re.DOTALL | re.IGNORECASE)
 _NAME = re.compile(r"""\sname="([^"]*)\"""")
+# Its value is random, so anything short may stand in it; with a mask in it, the form is refused.
+_OF_FORMS = "csrfmiddlewaretoken"
 _EMPHASIS = re.compile(r"</?mark\b[^>]*>")
 # The fields of these forms are saved as they stand, by people who may see them.
 _FORMS = ("/admin/",)

@@ -7,6 +7,7 @@ import re
 import pytest
 from django.contrib.auth.models import Permission, User
 from django.core import mail
+from django.http import HttpResponse
 from django.test import Client
 
 from agentapp import actions, auth, cards, discretion, preferences
@@ -165,6 +166,16 @@ def test_what_an_address_asks_for_stays_in_its_field_and_in_links_to_it(client, 
     assert [field for field in fields if MASK in field] == []
     assert "dana@example.com" in fields[0]
     assert MASK not in "".join(re.findall(r'href="([^"]*)"', page))
+
+
+def test_a_short_value_leaves_forms_and_links_working(manager, rf, monkeypatch):
+    run = "0198ab10-10ef-7aaa-8bbb-1010cafe1010"
+    html = '<form action="/runs/{}/"><input type="hidden" name="csrfmiddlewaretoken" value="aa1010bb">{}</form>'
+    monkeypatch.setattr(discretion, "_marked", lambda through: {"1010"})
+    request = rf.get("/runs/")
+    request.user = manager
+    answer = discretion.middleware(lambda request: HttpResponse(html.format(run, "1010 Vienna")))(request)
+    assert answer.content.decode() == html.format(run, f"{MASK} Vienna")
 
 
 def test_nothing_is_shown_of_what_holds_more_marks_than_can_be_looked_through(client, manager, about_her, monkeypatch):

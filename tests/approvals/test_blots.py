@@ -50,6 +50,31 @@ def test_short_values_and_masks_themselves_leave_the_words_alone() -> None:
     assert blotting(["a", "", "in", MASK], text)(text) == text
 
 
+KEY = "0198ab10-10ef-7aaa-8bbb-1010cafe1010"
+DIGEST = f"{'1010cafe' * 7}4711cafe"
+
+
+@pytest.mark.parametrize("made", [KEY, KEY.upper(), DIGEST, DIGEST[:32]])
+def test_short_values_leave_keys_and_digests_whole(made: str) -> None:
+    text = f'at 1010 Vienna <a href="/runs/{made}/">1010</a> {{"id":"{made}"}} {made}…'
+    shown = blotting(["1010", "Cafe", "10ef", "4711c"], text)(text)
+    assert shown == f'at {MASK} Vienna <a href="/runs/{made}/">{MASK}</a> {{"id":"{made}"}} {made}…'
+
+
+def test_what_is_more_than_chance_is_taken_out_of_a_key_and_what_is_no_key_has_no_shelter() -> None:
+    for value, text, shown in (
+        (KEY, f"/runs/{KEY}/", f"/runs/{MASK}/"),
+        ("0198ab10", f"/runs/{KEY}/", f"/runs/{MASK}{KEY[8:]}/"),
+        ("1010 ms", f"{KEY} ms", f"{KEY[:-4]}{MASK}"),
+        ("1010", f"x{DIGEST}", f"x{DIGEST}".replace("1010", MASK)),
+        ("1010", f"{DIGEST}0{DIGEST}", f"{DIGEST}0{DIGEST}".replace("1010", MASK)),
+    ):
+        assert blotting([value], text)(text) == shown
+    text = f"{KEY} ms"
+    assert blotting(["1010", "1010 ms", "010 m"], text)(text) == f"{KEY[:-4]}{MASK}"
+    assert blotting(["1010", "010 m"], text)(text) == f"{KEY[:-3]}{MASK}s"
+
+
 @pytest.mark.parametrize("mark", ["…", "\\u2026", "&hellip;"])
 @pytest.mark.parametrize("value", VALUES)
 def test_what_a_cut_has_left_of_a_value_is_taken_out(value: str, mark: str) -> None:
