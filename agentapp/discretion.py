@@ -23,7 +23,7 @@ from urllib.parse import urlencode
 from django.core.cache import caches
 from django.core.exceptions import SuspiciousOperation
 from django.db.models import Exists
-from django.http import HttpRequest, HttpResponse, UnreadablePostError
+from django.http import HttpRequest, HttpResponse, JsonResponse, UnreadablePostError
 from django.http.response import HttpResponseBase
 from django.utils.decorators import sync_only_middleware
 from django.utils.safestring import SafeString, mark_safe
@@ -43,6 +43,7 @@ _OF_RUN = re.compile(r"/runs/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})/")
 _OWN = (
     "/settings/",
     "/login",
+    "/reauthenticate/",
     "/accounts/",
     "/talk/",
     "/admin/auth/",
@@ -72,13 +73,22 @@ type Given = Mapping[str, Collection[str]]
 """What came with a request: values by the names of their fields."""
 
 
+class PasskeyOptions(JsonResponse):
+    """What a passkey is asked to sign. It is left as it is: one random challenge, or id of a passkey, in 90,000 has the
+    shape of a key, and with a mask in its place nobody could sign.
+    """
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        super().__init__({"request_options": options})
+
+
 @sync_only_middleware
 def middleware(get_response: Callable[[HttpRequest], HttpResponseBase]) -> Callable[[HttpRequest], HttpResponseBase]:
     def answered(request: HttpRequest) -> HttpResponseBase:
         own = request.path.startswith(_OWN)
         with lens.put_up(Lens(is_open=own or _opens(request))) as through:
             response = get_response(request)
-            if not own and isinstance(response, HttpResponse) and not response.streaming:
+            if not own and isinstance(response, HttpResponse) and not isinstance(response, PasskeyOptions):
                 _look_over(response, through, request)
         return response
 
@@ -247,6 +257,8 @@ def _asked(request: HttpRequest) -> re.Pattern[str] | None:
 def _tag(piece: str, change: Callable[[str], str], given: Given | None, asked: re.Pattern[str] | None) -> str:
     """`given`: what was typed, and stays. None: everything in fields stays."""
     name = _NAME.search(piece)
+    if name is not None and name[1] == _OF_FORMS:
+        return piece
     typed = () if given is None or name is None else given.get(unescape(name[1]), ())
 
     def shown(value: str) -> str:

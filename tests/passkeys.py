@@ -21,10 +21,10 @@ PRESENT, VERIFIED = AuthenticatorData.FLAG.UP, AuthenticatorData.FLAG.UV
 class Passkey:
     """One credential for one person at one domain name."""
 
-    def __init__(self, host: str = HOST) -> None:
+    def __init__(self, host: str = HOST, id: bytes = b"") -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._host = host
-        self.id = os.urandom(16)
+        self.id = id or os.urandom(16)
 
     @property
     def public_key(self) -> Any:

@@ -17,6 +17,7 @@ from agentapp.console import assurance, beside, card, card_rows, inbox, signing,
 from agentapp.console.differences import differences
 from agentapp.console.shell import signed_in
 from agentapp.console.shown import Shown, show, tool_of
+from agentapp.discretion import PasskeyOptions
 from agentapp.tools.schema import check_arguments
 from approvals import lens
 from approvals.digest import parse
@@ -121,7 +122,7 @@ def sign(request: HttpRequest, approval_id: uuid.UUID) -> JsonResponse:
         asked = signing.options(request, found, _answer(request, found, user, _draft(request, found)), user)
     except actions.Refused as refused:
         return JsonResponse({"code": refused.code, "message": refused.message}, status=refused.status)
-    return JsonResponse({"request_options": asked})
+    return PasskeyOptions(asked)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -10,7 +10,7 @@ from allauth.mfa.models import Authenticator
 from allauth.mfa.webauthn.forms import ReauthenticateWebAuthnForm
 from allauth.mfa.webauthn.internal import auth as webauthn
 from allauth.socialaccount.adapter import get_adapter as single_sign_on
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse
 from django.utils.decorators import method_decorator
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
@@ -19,6 +19,7 @@ from django.views.decorators.http import require_safe
 from agentapp.console import entrance
 from agentapp.console.codes import RenewalCode
 from agentapp.console.shell import signed_in
+from agentapp.discretion import PasskeyOptions
 from approvals import ledger
 
 
@@ -77,6 +78,6 @@ reauthenticate = Reauthenticate.as_view()
 
 @never_cache
 @require_safe
-def passkey_options(request: HttpRequest) -> JsonResponse:
+def passkey_options(request: HttpRequest) -> PasskeyOptions:
     """The passkey challenge for a dialog that stays on its page. The answer is posted to the view above."""
-    return JsonResponse({"request_options": webauthn.begin_authentication(signed_in(request))})
+    return PasskeyOptions(webauthn.begin_authentication(signed_in(request)))

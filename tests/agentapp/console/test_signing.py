@@ -14,11 +14,12 @@ from allauth.mfa.models import Authenticator
 from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.utils import timezone
-from fido2.utils import websafe_decode
+from fido2.utils import websafe_decode, websafe_encode
 
 from agentapp.console import signing
 from approvals import delegations, signatures
 from approvals.delegations import Scope
+from approvals.detectors import MASK, without_secrets
 from approvals.models import Approval, Decision
 from approvals.standing import Refusal
 from tests.passkeys import Passkey
@@ -95,6 +96,20 @@ class TestSigning:
         assert Authenticator.objects.get(type="webauthn").last_used_at is not None
         html = page.get(f"/approvals/{approval.pk}/").content.decode()
         assert "Dana Whitfield approved, signed with a passkey" in text_of(html)
+
+    def test_a_passkey_whose_id_looks_like_a_key_signs_too(self, page: Client, waiting: Waiting, dana: User) -> None:
+        passkey = Passkey(id=websafe_decode("sk-B5dtTEy46RdV84oStcaeVXKEZbGjI"))
+        passkey.keep_for(dana)
+        assert without_secrets(websafe_encode(passkey.id)) == MASK
+        approval = waiting(assurance_needed="signed")
+        form = posted(approval)
+        asked = page.post(f"/approvals/{approval.pk}/sign/", form).json()["request_options"]["publicKey"]
+        renewing = page.get("/reauthenticate/passkey/").json()["request_options"]["publicKey"]
+        assert [one["id"] for one in asked["allowCredentials"]] == [websafe_encode(passkey.id)]
+        assert renewing["allowCredentials"] == asked["allowCredentials"]
+        assert websafe_encode(passkey.id) in page.get("/reauthenticate/").content.decode()
+        assert decide(page, approval, signed(page, approval, passkey)).status_code == 302
+        assert signatures.verify(Decision.objects.get())
 
     def test_an_edit_is_signed_as_it_stands_on_the_form(self, page: Client, waiting: Waiting, passkey: Passkey) -> None:
         approval = waiting(assurance_needed="signed")
