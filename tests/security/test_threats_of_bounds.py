@@ -113,6 +113,25 @@ def nobody_keeps_books(scene: Scene) -> None:
     scene.patch.setattr(budgets, "_of_run", lambda *_: None)
 
 
+def an_agent_spends_more_than_its_day_has(scene: Scene) -> bool:
+    Agent.objects.update(max_daily_cost=Decimal(3), on_budget=Agent.OnBudget.STOP)
+    Tool.objects.filter(name="look_up").update(cost_per_call=Decimal(1))
+    for one_round in ROUNDS:
+        scene.clerk.run(one_round, says("done"))
+    return len(effects_of("look_up")) > 3
+
+
+def nobody_keeps_the_books_of_a_day(scene: Scene) -> None:
+    scene.patch.setattr(budgets, "_of_day", lambda *_: None)
+
+
+def an_agent_works_on_and_on(scene: Scene) -> bool:
+    Agent.objects.update(max_seconds=100)
+    run = scene.clerk.start(*ROUNDS, says("done"))
+    Run.objects.update(worked_seconds=100)
+    return scene.clerk.drive(run).state == "succeeded"
+
+
 def a_reply_fills_the_memory(scene: Scene) -> bool:
     run = scene.provided(Answer(OPENAI.reply("x" * (9 * 1024 * 1024))))
     return len(run.answer) > 8 * 1024 * 1024
@@ -245,6 +264,10 @@ THREATS = [
     Threat(15, "an agent uses tokens without end", "tokens are counted", an_agent_uses_tokens_without_end,
            not_limited_by(StopReason.TOKEN_LIMIT)),
     Threat(15, "an agent spends without end", "a run has a budget", an_agent_spends_without_end, nobody_keeps_books),
+    Threat(15, "an agent spends more than its day has", "its day has a budget", an_agent_spends_more_than_its_day_has,
+           nobody_keeps_the_books_of_a_day),
+    Threat(15, "an agent works on and on", "time is counted", an_agent_works_on_and_on,
+           not_limited_by(StopReason.TIME_LIMIT)),
     Threat(15, "a reply fills the memory", "replies have a bound", a_reply_fills_the_memory, replies_have_no_bound),
     Threat(15, "a packed reply fills the memory", "what is packed stays packed", a_packed_reply_fills_the_memory,
            packed_replies_are_unpacked),
