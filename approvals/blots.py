@@ -26,11 +26,11 @@ _BACKSLASHES = r"(?:(?:\\|%5c){1,64}+)"
 # The mark of a cut in text, in JSON and in HTML.
 _CUT = re.compile(r"…|\\u2026|&hellip;")
 # Keys and digests made here. In one of two thousand, a short value occurs by chance, and a link with a mask in it leads
-# nowhere.
+# nowhere. A number filled up with zeros is neither, however long.
 _MADE_HERE = re.compile(
-    r"(?<![0-9a-z])(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}|[0-9a-f]{64})(?![0-9a-z])"
+    r"(?<![0-9a-z])(?:[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
+    r"|(?=\d{0,31}[a-f])[0-9a-f]{32}(?:[0-9a-f]{32})?)(?![0-9a-z])"
 )
-_MOST_MADE = 64
 _BY_CHANCE = 8
 _PARTS = re.compile(r"\s+|\\+|.", re.DOTALL)
 
@@ -63,20 +63,16 @@ def blotting(values: Collection[str], text: str) -> Callable[[str], str]:
 
 def _mentions(wanted: re.Pattern[str], low: str) -> Iterator[tuple[int, int]]:
     """Where values stand in a text, but for short ones inside of what was made here."""
-    at = 0
+    made_here = (made.span() for made in _MADE_HERE.finditer(low))
+    beginning = ending = at = 0
     while found := wanted.search(low, at):
         start, at = found.span()
-        if _is_chance(low, start, at):
+        while ending < at and at - start < _BY_CHANCE:
+            beginning, ending = next(made_here, (len(low), len(low)))
+        if beginning <= start and at - start < _BY_CHANCE:
             at = start + 1
         else:
             yield start, at
-
-
-def _is_chance(low: str, start: int, end: int) -> bool:
-    if end - start >= _BY_CHANCE:
-        return False
-    around = _MADE_HERE.finditer(low, max(0, start - _MOST_MADE), end + _MOST_MADE)
-    return any(made.start() <= start and end <= made.end() for made in around)
 
 
 class _Begun:

@@ -67,6 +67,8 @@ def test_what_is_more_than_chance_is_taken_out_of_a_key_and_what_is_no_key_has_n
         ("0198ab10", f"/runs/{KEY}/", f"/runs/{MASK}{KEY[8:]}/"),
         ("1010 ms", f"{KEY} ms", f"{KEY[:-4]}{MASK}"),
         ("1010", f"x{DIGEST}", f"x{DIGEST}".replace("1010", MASK)),
+        ("4711", f"{4711:032}", f"{0:028}{MASK}"),
+        ("4711", "00000000-0000-0000-0000-000000004711", f"00000000-0000-0000-0000-00000000{MASK}"),
         ("1010", f"{DIGEST}0{DIGEST}", f"{DIGEST}0{DIGEST}".replace("1010", MASK)),
     ):
         assert blotting([value], text)(text) == shown
