@@ -65,6 +65,19 @@ def read_list(raw: str) -> list[str]:
     return [item.strip() for item in raw.split(",") if item.strip()]
 
 
+def read_agent_queues(raw: str) -> dict[str, str]:
+    """Queues by the names of their agents."""
+    found: dict[str, str] = {}
+    for item in read_list(raw):
+        named = re.fullmatch(r"([\w-]{1,80})\s*=\s*([a-z0-9][a-z0-9-]{0,39})", item, re.ASCII)
+        if named is None:
+            raise ValueError(f"{item!r} is not agent=queue, the queue in lower-case letters, digits and dashes.")
+        if named[1] in found:
+            raise ValueError(f"{named[1]!r} can have one queue.")
+        found[named[1]] = named[2]
+    return found
+
+
 def read_networks(raw: str) -> list[IPv4Network | IPv6Network]:
     return [ipaddress.ip_network(item) for item in read_list(raw)]
 

@@ -148,8 +148,13 @@ def _late(row: dict[str, Any]) -> Problem | None:
         "workers_late",
         f"A run has been due for {_long(row['now'] - row['due_since'])}, and no worker has taken it.",
         "Decisions are kept, and nothing is approved by itself. What was approved runs when a worker is free. If "
-        "its time is over by then, it does not run, and its agent is told.",
+        f"its time is over by then, it does not run, and its agent is told.{_of_queues()}",
     )
+
+
+def _of_queues() -> str:
+    found = " If other runs go on, no worker takes the queue of this run's agent (AGENT_QUEUES)."
+    return found if settings.AGENT_QUEUES else ""
 
 
 def _unswept(row: dict[str, Any]) -> Problem | None:

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from agentapp import worker_queues
 from approvals import broker
+from approvals.database import AWAY
 
 DRIVE_RUN = "agentapp.tasks.drive_run"
 MAIL_ACCOUNT_CHANGE = "agentapp.tasks.mail_account_change"
-REFRESH_SOURCE = "agentapp.refreshing.refresh_source"
 VERIFY_LEDGER = "agentapp.tasks.verify_ledger"
 
 
@@ -39,12 +40,14 @@ def answered(run_id: uuid.UUID, delay: float = 0) -> None:
 def _nudge(run_id: uuid.UUID, delay: float, priority: int) -> None:
     if not _quiet.get():
         about = f"about run {run_id}; the sweep will find it"
-        broker.tell(DRIVE_RUN, (str(run_id),), about=about, delay=delay, priority=priority)
+        broker.tell(DRIVE_RUN, (str(run_id),), about=about, delay=delay, priority=priority, queue=_queue(run_id))
 
 
-def source_changed(source: str) -> None:
-    """Tell a worker that the tools of this source have changed. Never raises: sources are checked regularly anyway."""
-    broker.tell(REFRESH_SOURCE, (source,), about=f"that the tools of {source} have changed", priority=broker.WORK)
+def _queue(run_id: uuid.UUID) -> str:
+    try:
+        return worker_queues.of_run(run_id)
+    except AWAY:
+        return worker_queues.USUAL  # the worker that gets it passes it on
 
 
 def account_changed(user_id: int, event: str, detail: str, moment: str) -> None:

@@ -16,8 +16,8 @@ from django.utils import timezone
 from agentapp import contracts
 from agentapp.deadline import let_go_of_database
 from agentapp.models import SourceHealth, Tool, ToolSource
-from agentapp.nudges import source_changed
 from agentapp.tools import mcp_source
+from agentapp.tools.source_changes import source_changed
 from approvals import configuration, ledger
 from approvals.digest import canonical, sha256, storable_json
 

@@ -20,6 +20,7 @@ from agentapp.environment import (
     oidc_provider,
     otlp_headers,
     otlp_traces_url,
+    read_agent_queues,
     read_choice,
     read_commands,
     read_ledger,
@@ -256,6 +257,12 @@ if connections.is_encrypted_blindly(REDIS_URL):
 CELERY_BROKER_TRANSPORT_OPTIONS = connections.broker_options(EMBEDDED)
 # Installations that share a Redis need one queue each.
 CELERY_TASK_DEFAULT_QUEUE = env("QUEUE_NAME", "countersign", str, "a name")
+# Agents whose runs are left to workers of their own. A worker that is told no queues takes all of them.
+_NO_QUEUES: dict[str, str] = {}
+AGENT_QUEUES = env("AGENT_QUEUES", _NO_QUEUES, read_agent_queues, "agent=queue, with commas in between")
+if AGENT_QUEUES:
+    CELERY_TASK_QUEUES: dict[str, dict[str, str]] = {CELERY_TASK_DEFAULT_QUEUE: {}}
+    CELERY_TASK_QUEUES |= {f"{CELERY_TASK_DEFAULT_QUEUE}.{name}": {} for name in AGENT_QUEUES.values()}
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # never give up
 CELERY_BROKER_CHANNEL_ERROR_RETRY = True  # otherwise a full Redis that refuses a worker would end it

@@ -8,7 +8,18 @@ from functools import partial
 from celery import Task, shared_task
 from django.conf import settings
 
-from agentapp import account_changes, anchoring, draining, insights, logs, loop, old_sessions, password_reset, webhooks
+from agentapp import (
+    account_changes,
+    anchoring,
+    draining,
+    insights,
+    logs,
+    loop,
+    old_sessions,
+    password_reset,
+    webhooks,
+    worker_queues,
+)
 from agentapp import sweep as sweeping
 from agentapp.evals import results, runner
 from agentapp.nudges import nudge
@@ -27,18 +38,31 @@ logger = logging.getLogger(__name__)
 ACCOUNTS = "accounts"
 SWEEP_AGAIN_SECONDS = 1
 MAIL_AGAIN_SECONDS = 5
+# Processes that do not agree about the queues pass a message to and fro, at this pace.
+PASSED_ON_SECONDS = 1
 MAIL_TRIES = 60
 
 
-@shared_task
-def drive_run(run_id: str) -> None:
+@shared_task(bind=True)
+def drive_run(task: "Task[[str], None]", run_id: str) -> None:
     if draining.begun.is_set():
         nudge(uuid.UUID(run_id))  # it was waiting for a thread here, and another worker has one free
+        return
+    if _is_for_others(task, uuid.UUID(run_id)):
+        nudge(uuid.UUID(run_id), PASSED_ON_SECONDS)
         return
     with logs.bound(run=run_id):
         again = loop.drive(uuid.UUID(run_id))
     if again is not None:
         nudge(uuid.UUID(run_id), again.delay)
+
+
+def _is_for_others(task: "Task[[str], None]", run_id: uuid.UUID) -> bool:
+    """Whether this message came through a queue that is not the run's, for example from before its agent got one."""
+    came_through = (task.request.delivery_info or {}).get("routing_key")
+    if not settings.AGENT_QUEUES or came_through is None:
+        return False
+    return bool(came_through != broker.name_of(worker_queues.of_run(run_id)))
 
 
 @shared_task(bind=True, max_retries=settings.SWEEP_SECONDS // 2)

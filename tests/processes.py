@@ -56,8 +56,9 @@ class Processes:
         self._started.append(process)
         return process
 
-    def worker(self, threads: int = 2, **variables: str) -> subprocess.Popen[bytes]:
-        options = ["-P", "threads", "-c", str(threads), "--without-mingle"]
+    def worker(self, threads: int = 2, queue: str = "", **variables: str) -> subprocess.Popen[bytes]:
+        """`queue`: the only one it takes. Without it, it takes all."""
+        options = ["-P", "threads", "-c", str(threads), "--without-mingle", *(["-Q", queue] if queue else [])]
         told = {"PREPARED_STATEMENTS": "true", **variables}
         return self.start("-m", "celery", "-A", "agentapp", "worker", *options, **told)
 

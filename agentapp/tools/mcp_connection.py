@@ -14,8 +14,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
-from agentapp import nudges
-from agentapp.tools import mcp_http, mcp_stdio
+from agentapp.tools import mcp_http, mcp_stdio, source_changes
 from agentapp.tools.credentials import redacted
 from agentapp.tools.mcp_answers import ASKS, told_apart
 from agentapp.tools.mcp_http import CONNECT_SECONDS, MAX_ANSWER_BYTES, PARTS_WITHIN, Trouble
@@ -329,7 +328,7 @@ class Connection:
             return
         self._heeding, self._heard_meanwhile = True, False
         loop = asyncio.get_running_loop()
-        loop.run_in_executor(None, nudges.source_changed, self.target.source)
+        loop.run_in_executor(None, source_changes.source_changed, self.target.source)
         loop.call_later(HEEDS_CHANGES_EVERY, self._heed_again)
 
     def _heed_again(self) -> None:

@@ -12,10 +12,9 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from agentapp import nudges
 from agentapp.messages import MAY_HAVE_ACTED, ToolResult
 from agentapp.reasons import Reason
-from agentapp.tools import mcp_target, outbound, schema
+from agentapp.tools import mcp_target, outbound, schema, source_changes
 from agentapp.tools.base import OutcomeUnknown, Tool, ToolContext, ToolError
 from agentapp.tools.context import Cancelled
 from agentapp.tools.credentials import redacted
@@ -188,7 +187,7 @@ def _call(row: Row, arguments: dict[str, Any], context: ToolContext) -> ToolResu
     try:
         answer = mcp_client.call(target, wanted, context.deadline, lambda: _stop_if_told(context, wanted))
     except mcp_client.ToolChanged:
-        nudges.source_changed(row.source.name)
+        source_changes.source_changed(row.source.name)
         message = (
             f"The server now offers another {row.name} than people know, so nothing was sent. A person must check it."
         )

@@ -8,7 +8,7 @@ from celery import Celery
 from django.conf import settings
 from django.db import OperationalError
 
-from agentapp import health_figures, nudges, tasks
+from agentapp import actions, health_figures, nudges, tasks, worker_queues
 from agentapp import sweep as sweeping
 from agentapp.models import Heartbeat, Run
 from approvals import broker
@@ -134,3 +134,66 @@ def test_an_asking_run_goes_on_though_every_nudge_is_lost(clerk, monkeypatch):
     team.may_ask("refunds", says("yes"))
     monkeypatch.setattr(broker.current_app, "send_task", lambda *arguments, **more: None)
     assert team.run(calls(call("a", "ask_refunds", input="?")), says("done")).state == "succeeded"
+
+
+@pytest.fixture
+def slow(settings, clerk, a_broker):
+    """The clerk's runs have a queue of their own."""
+    settings.AGENT_QUEUES = {clerk.agent.name: "slow"}
+    return clerk
+
+
+def held(app, queue):
+    """The runs that messages in a queue name; they are taken out."""
+    with app.connection() as connection, connection.channel() as channel:
+        found = []
+        while (raw := channel.basic_get(broker.name_of(queue), no_ack=True)) is not None:
+            found.append(raw.decode()[0][0])
+        return found
+
+
+def test_a_run_waits_in_the_queue_of_its_agent_and_all_others_in_the_usual_one(slow, a_broker):
+    Team(slow).may_ask("refunds", says("yes"))
+    a_broker.conf.task_queues = {broker.name_of(queue): {} for queue in ("", "slow")}
+    of_clerk = slow.start(says("done"))
+    of_other = actions.start_run(actions.NewRun("refunds", "Hello."), slow.starter)
+    for queue in ("", "slow"):
+        held(a_broker, queue)
+    for run in (of_clerk, of_other):
+        nudges.nudge(run.pk)
+    nudges.answered(of_clerk.pk)
+    assert broker.waiting() == 3
+    assert held(a_broker, "slow") == [str(of_clerk.pk)] * 2
+    assert held(a_broker, "") == [str(of_other.pk)]
+
+
+def test_while_the_database_is_away_it_waits_in_the_usual_one(slow, a_broker, monkeypatch):
+    def away(run_id):
+        raise OperationalError("the database is away")
+
+    run = slow.start(says("done"))
+    held(a_broker, "slow")
+    monkeypatch.setattr(worker_queues, "of_run", away)
+    nudges.nudge(run.pk)
+    assert held(a_broker, "") == [str(run.pk)]
+
+
+def test_a_message_that_came_through_another_queue_is_passed_on(slow, a_broker, monkeypatch):
+    run, driven = slow.start(says("done")), []
+    held(a_broker, "slow")
+    monkeypatch.setattr(tasks.loop, "drive", driven.append)
+    for queue, passed_on in (("", [str(run.pk)]), ("other", [str(run.pk)]), ("slow", [])):
+        tasks.drive_run.apply((str(run.pk),), routing_key=broker.name_of(queue))
+        assert held(a_broker, "slow") == passed_on
+    assert driven == [run.pk]
+
+
+def test_without_queues_of_agents_nothing_is_asked_and_nothing_passed_on(clerk, a_broker, django_assert_num_queries):
+    run = clerk.start(says("done"))
+    held(a_broker, "")
+    with django_assert_num_queries(0):
+        nudges.nudge(run.pk)
+    assert held(a_broker, "") == [str(run.pk)]
+    tasks.drive_run.apply((str(run.pk),), routing_key="renamed")
+    run.refresh_from_db()
+    assert run.state == "succeeded"

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from agentapp import nudges, refreshing
+from agentapp import refreshing
 from agentapp.answers import answer
 from agentapp.models import SourceHealth, Tool, ToolSource
 from agentapp.refreshing import Outdated, refresh
-from agentapp.tools import mcp_source
+from agentapp.tools import mcp_source, source_changes
 from approvals import configuration
 from approvals.models import Approval, EffectClass
 from tests.admin_pages import configuration_events
@@ -287,7 +287,7 @@ def test_a_nudge_asks_one_server(source: ToolSource, started: Peer) -> None:
     assert tool("note").missing_since is None
     refreshing.refresh_source(source.name)
     assert tool("note").missing_since is not None
-    assert refreshing.refresh_source.name == nudges.REFRESH_SOURCE
+    assert refreshing.refresh_source.name == source_changes.REFRESH_SOURCE
 
 
 # --- The command --------------------------------------------------------------------------------

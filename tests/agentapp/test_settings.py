@@ -48,6 +48,9 @@ def start(says: str = "settings.DEBUG; print('started')", **environment: str) ->
         ("TIME_ZONE", "Mars/Olympus", "no such time zone"),
         ("BASE_URL", "countersign.example", "start with http://"),
         ("LOG_LEVEL", "LOUD", "Use one of DEBUG"),
+        ("AGENT_QUEUES", "importer", "agent=queue"),
+        ("AGENT_QUEUES", "importer=Slow one", "lower-case letters"),
+        ("AGENT_QUEUES", "importer=slow, importer=bank", "one queue"),
         ("REJECTION_REASONS", "One; Two; Three; Four", "one to three reasons"),
     ],
 )

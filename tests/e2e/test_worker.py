@@ -4,9 +4,10 @@ import subprocess
 import threading
 
 import pytest
+import redis
 
 from agentapp import actions
-from agentapp.models import Run, ToolExecution
+from agentapp.models import Agent, Run, ToolExecution
 from approvals import ledger
 from tests.conftest import call, calls, install_tools, says
 from tests.faults.world import effects
@@ -85,3 +86,30 @@ def test_thirty_two_runs_wait_for_their_models_at_once_in_one_worker(world, work
     started = [actions.start_run(actions.NewRun(agent="clerk", input=f"Number {n}."), world.starter) for n in range(32)]
     until(lambda: all(state(run) in Run.FINAL for run in started), "all runs to end")
     assert {(run.state, run.answer) for run in started} == {("succeeded", "Done.")}
+
+
+def test_runs_of_an_agent_with_a_queue_of_its_own_are_left_to_its_workers(world, tmp_path, settings):
+    settings.AGENT_QUEUES = {"clerk": "slow"}
+    processes = Processes(tmp_path, TOOL_MODULES="tests.faults.world", AGENT_QUEUES="clerk=slow")
+    usual, slow = processes.queue, f"{processes.queue}.slow"
+    other = {"driver": "scripted", "driver_settings": {"script": [says("done")]}}
+    Agent.objects.create(name="other", **other)
+    kept_apart = world.start(says("done"))
+    taken = actions.start_run(actions.NewRun("other", "Hello."), world.starter)
+    try:
+        processes.worker(queue=usual)
+        processes.beat()
+        until(lambda: state(taken) == "succeeded", "the usual worker to take a run")
+        with redis.Redis.from_url(settings.REDIS_URL) as client:
+            until(lambda: list(client.scan_iter(f"{slow}*")), "a message in the other queue")
+        another = actions.start_run(actions.NewRun("other", "Hello again."), world.starter)
+        until(lambda: state(another) == "succeeded", "the usual worker to take a run that came later")
+        assert (state(kept_apart), kept_apart.claimed_at) == ("queued", None)
+        own = processes.worker(queue=slow)
+        until(lambda: state(kept_apart) == "succeeded", "its own worker to take it")
+        processes.end(own)
+        later = world.start(says("done"))
+        processes.worker()
+        until(lambda: state(later) == "succeeded", "a worker that is told no queue to take it")
+    finally:
+        processes.end_all()

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from agentapp import nudges
 from agentapp.reasons import Reason
-from agentapp.tools import mcp_client, mcp_connection
+from agentapp.tools import mcp_client, mcp_connection, source_changes
 from tests.mcp_servers import ECHO, Answer, Peer, Scripted, run, said
 from tests.processes import until
 
@@ -32,7 +31,7 @@ def test_a_list_is_not_kept_that_its_server_changes_meanwhile(
     scripted: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    monkeypatch.setattr(nudges, "source_changed", told.append)
+    monkeypatch.setattr(source_changes, "source_changed", told.append)
 
     def change_meanwhile(request: dict[str, Any]) -> Answer:
         del scripted.at["tools/list"]
@@ -60,7 +59,7 @@ def test_a_connection_whose_stream_of_changes_ends_makes_way_for_a_new_one(start
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The sources whose change a worker was told of, by earlier connections too."""
     found: list[str] = []
-    monkeypatch.setattr(nudges, "source_changed", found.append)
+    monkeypatch.setattr(source_changes, "source_changed", found.append)
     mcp_client.close_all()  # kept connections may have been told of a change just now
     return found
 
