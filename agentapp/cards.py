@@ -23,7 +23,7 @@ from agentapp.weighing import Weighed
 from approvals import snapshots, standing
 from approvals.cards import Card
 from approvals.digest import canonical, parse
-from approvals.masking import is_of, masked, masked_beside
+from approvals.masking import blotted_within, is_of, masked, masked_beside
 from approvals.models import Approval, ApprovalKind, DecisionType, Risk
 from approvals.policy import Ruling
 
@@ -280,12 +280,12 @@ def evidence(run: Run, steps: list[StepRows], call: ToolExecution) -> list[dict[
 def _taken_back(run: Run) -> dict[str, Any]:
     """The call that this run undoes, as it ran."""
     done = ToolExecution.objects.select_related("tool", "run").get(undone_in=run)
-    secret = done.all_secret_fields
+    secret, values = done.all_secret_fields, done.secret_values
     ran = {"tool": done.name, "arguments": masked(done.args, secret), "result": masked(done.value, secret)}
     return {
         "kind": "result",
         "title": f"The call to be taken back, of {done.run.reference}",
-        "body": _cut(json.dumps(ran, ensure_ascii=False, indent=2), MAX_EVIDENCE_CHARS),
+        "body": _cut(json.dumps(blotted_within(ran, values), ensure_ascii=False, indent=2), MAX_EVIDENCE_CHARS),
         "trust": done.trust,
         "ref": done.evidence_ref,
         **_when(done),

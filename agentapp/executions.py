@@ -28,7 +28,7 @@ from approvals import ledger, people
 from approvals.clock import Now
 from approvals.detectors import within, without_secrets
 from approvals.digest import sha256, storable, storable_json
-from approvals.masking import blotted_within, secret_texts
+from approvals.masking import blotted, blotted_within, secret_texts
 from approvals.models import Approval, EffectClass, Grant
 from approvals.sealed import digest_of, sealed
 
@@ -387,7 +387,7 @@ def _apply(execution: ToolExecution, result: ToolResult) -> None:
     execution.result_status = result.status
     execution.reason = storable(result.reason)[:MAX_REASON_CHARS]
     # Neither a model nor a person needs the keys and passwords in an answer.
-    execution.message = without_secrets(storable(result.message))[:MAX_RESULT_CHARS]
+    execution.message = without_secrets(blotted(storable(result.message), execution.secret_values))[:MAX_RESULT_CHARS]
     execution.result_text = kept(within(result.data, without_secrets), MAX_RESULT_CHARS)
     artifact = within(result.artifact, without_secrets)
     execution.artifact_text = "" if artifact is None else kept(artifact, MAX_ARTIFACT_CHARS)

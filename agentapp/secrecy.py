@@ -41,10 +41,16 @@ def may_be_named(steps: Sequence[StepRows], tools: Mapping[str, Tool]) -> bool:
 
 
 def result_shown(execution: ToolExecution) -> Any:
-    """A call's result as people may read it: without the values of secret fields, and without secret arguments."""
+    """A call's result as people may read it, except for personal data."""
     value = json.loads(execution.result_text) if execution.result_text else None
-    fields = execution.all_secret_fields
-    return blotted_within(masked(value, fields), execution.secret_values) if fields else value
+    return shown(execution, value, execution.all_secret_fields)
+
+
+def shown(execution: ToolExecution, value: Any, hidden: Collection[str]) -> Any:
+    """Anything of a call as people may read it: without the values of `hidden` fields, and without its secret arguments
+    wherever they are repeated.
+    """
+    return blotted_within(masked(value, hidden), execution.secret_values)
 
 
 def _guidance(guidance: Guidance, secrets: Collection[str]) -> Guidance:

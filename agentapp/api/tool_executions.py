@@ -14,6 +14,7 @@ from agentapp.api.errors import not_found, problems
 from agentapp.api.masking import masked_text
 from agentapp.api.wire import money
 from agentapp.models import Run, ToolEvaluation, ToolExecution
+from agentapp.secrecy import shown
 from approvals import lens
 from approvals.masking import masked, masked_lines
 from approvals.models import Approval, Decision
@@ -189,9 +190,9 @@ def get_result(request: ApiRequest, execution_id: uuid.UUID) -> ResultOut:
         result_status=execution.result_status or None,
         reason=execution.reason or None,
         message=execution.message or None,
-        result=masked(executions.result_value(execution), secret),
-        artifact=masked(json.loads(execution.artifact_text), secret) if execution.artifact_text else None,
-        metadata=masked(execution.metadata, secret),
+        result=shown(execution, executions.result_value(execution), secret),
+        artifact=shown(execution, json.loads(execution.artifact_text), secret) if execution.artifact_text else None,
+        metadata=shown(execution, execution.metadata, secret),
         retry_after=execution.retry_after,
         cost=money(execution.cost),
     )
@@ -214,7 +215,7 @@ def execution_out(execution: ToolExecution) -> ToolExecutionOut:
         result_status=execution.result_status or None,
         reason=execution.reason or None,
         message=execution.message or None,
-        result=masked(executions.result_value(execution), secret),
+        result=shown(execution, executions.result_value(execution), secret),
         comparison=_comparison(execution, secret),
         trust=execution.trust,
         evidence_ref=execution.evidence_ref or None,

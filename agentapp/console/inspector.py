@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from django.contrib.auth.models import User
 
-from agentapp import trace
+from agentapp import secrecy, trace
 from agentapp.answers import answer
 from agentapp.considered import GUIDED
 from agentapp.console import dry_run, undoing, words
@@ -18,7 +18,7 @@ from agentapp.models import Breaker, GuidelineMatch, Run, Step, Tool, ToolEvalua
 from agentapp.timeline import Timeline
 from agentapp.trace_rows import Row
 from approvals import lens
-from approvals.masking import MASK, masked
+from approvals.masking import MASK
 from approvals.models import Approval
 
 # In a long run, at most this many steps before the chosen one are shown as messages.
@@ -143,8 +143,8 @@ def inspect(run: Run, line: Timeline, row: Row, viewer: User, tab: str = "") -> 
         call=call,
         arguments=arguments_of(call),
         proposed=proposed_of(call),
-        result=_json(call.result_text, _secrets(call)) if call.result_text not in ("", "null") else None,
-        artifact=_json(call.artifact_text, _secrets(call)) if call.artifact_text else None,
+        result=_json(call, call.result_text, _secrets(call)) if call.result_text not in ("", "null") else None,
+        artifact=_json(call, call.artifact_text, _secrets(call)) if call.artifact_text else None,
         raw=_raw_call(call) if tab == "raw" else (),
         breakers=breakers_of(call) if tab != "raw" else (),
         changes=_changes(approval) if approval is not None and approval.is_edited else (),
@@ -197,13 +197,12 @@ def breakers_of(call: ToolExecution) -> list[Breaker]:
 def _raw_call(call: ToolExecution) -> list[tuple[str, JSON]]:
     named = {"arguments": "Arguments", "proposed": "Proposed", "ran": "Ran with", "result": "Result"}
     raw = [
-        (word, _json(getattr(call, PARTS[part]), _secrets_of(call, part)))
+        (word, _json(call, getattr(call, PARTS[part]), _secrets_of(call, part)))
         for part, word in named.items()
         if getattr(call, PARTS[part])
     ]
-    secrets = _secrets(call)
     extra = {"call_id": call.call_id, "control": call.control, "metadata": call.metadata, "ruling": call.ruling}
-    return [*raw, ("On record", JSON(masked(extra, secrets)))]
+    return [*raw, ("On record", JSON(secrecy.shown(call, extra, _secrets(call))))]
 
 
 def _reply(step: Step, calls: Sequence[ToolExecution]) -> JSON:
@@ -215,24 +214,24 @@ def _reply(step: Step, calls: Sequence[ToolExecution]) -> JSON:
 
 def arguments_of(call: ToolExecution) -> JSON:
     """The arguments as proposed, or as a hook changed them."""
-    return _json(call.arguments_text, _secrets(call))
+    return _json(call, call.arguments_text, _secrets(call))
 
 
 def proposed_of(call: ToolExecution) -> JSON | None:
     """The model's own arguments, if a hook changed the call."""
-    return _json(call.proposed_text, _secrets_of(call, "proposed")) if call.proposed_name else None
+    return _json(call, call.proposed_text, _secrets_of(call, "proposed")) if call.proposed_name else None
 
 
 def full_text(call: ToolExecution, part: str) -> str:
     """All of a call's arguments or its result as indented JSON, with secrets masked."""
-    shown = _json(getattr(call, PARTS[part]), _secrets_of(call, part))
+    shown = _json(call, getattr(call, PARTS[part]), _secrets_of(call, part))
     return json.dumps(shown.value, ensure_ascii=False, indent=2) if shown.is_json else shown.text
 
 
-def _json(text: str, secrets: set[str]) -> JSON:
+def _json(call: ToolExecution, text: str, secrets: set[str]) -> JSON:
     value, is_json = read(text)
     if is_json:
-        return JSON(masked(value, secrets), length=len(text))
+        return JSON(secrecy.shown(call, value, secrets), length=len(text))
     # What cannot be read cannot be masked in part.
     return JSON(None, is_json=False, text=MASK if secrets else text, length=len(text))
 
