@@ -58,7 +58,7 @@ _JSON = ("application/json", "application/problem+json")
 # Fields, and everything else that is a tag or text.
 _PIECES = re.compile(r"(<textarea\b[^>]*>.*?</textarea>|<style\b.*?</style>|<[^>]*>)", re.DOTALL | re.IGNORECASE)
 _SAID = re.compile(
-    r"""(?P<before>\s(?:href|title|alt|content|placeholder|aria-[a-z]+|data-[a-z-]+|hx-[a-z-]+)=")(?P<said>[^"]+)(?=")"""
+    r"""(?P<before>\s(?:href|title|alt|content|placeholder|aria-[a-z]+|data-(?!release=)[a-z-]+|hx-[a-z-]+)=")(?P<said>[^"]+)(?=")"""
 )
 _VALUE = re.compile(r"""(?P<before>\svalue=")(?P<said>[^"]+)(?=")""")
 _AREA = re.compile(r"(<textarea\b[^>]*>)(.*)(</textarea>)", re.DOTALL | re.IGNORECASE)
@@ -144,7 +144,8 @@ def legible[Key](words: str, said: Iterable[tuple[Key, object, str]]) -> list[Ke
     told, through = list(said), lens.current()
     if not told or through is None or through.is_open:
         return [key for key, _, text in told if words.lower() in text.lower()]
-    blot = blotting(_known_of({run for _, run, _ in told}, set()), "\n".join(text for *_, text in told))
+    known, texts = _known_of({run for _, run, _ in told}, set()), "\n".join(text for *_, text in told)
+    blot = blotting(known, texts, spares_made_here=True)
     return [key for key, _, text in told if words.lower() in clean(blot(text)).lower()]
 
 
@@ -283,5 +284,5 @@ def _plain(text: str) -> str:
 def _changing(known: set[str], text: str, is_open: bool) -> Callable[[str], str]:
     if is_open:
         return without_secrets
-    blot = blotting(known, text)
+    blot = blotting(known, text, spares_made_here=True)
     return lambda part: clean(blot(part))

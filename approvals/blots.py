@@ -25,18 +25,31 @@ _SPACE = r"(?:(?:\s|\\{1,4}+[nrt]|%20|%0a|%09|<br>){1,8}+|\+)"
 _BACKSLASHES = r"(?:(?:\\|%5c){1,64}+)"
 # The mark of a cut in text, in JSON and in HTML.
 _CUT = re.compile(r"…|\\u2026|&hellip;")
-# Keys and digests made here. In one of two thousand, a short value occurs by chance, and a link with a mask in it leads
-# nowhere. A number filled up with zeros is neither, however long.
+# Keys, digests, moments and names of files, as they are made here. In one of two thousand keys, and in every moment of
+# a year, a short value occurs by chance; a link with a mask in it leads nowhere. Numbers filled up with zeros are none.
 _MADE_HERE = re.compile(
-    r"(?<![0-9a-z])(?:[0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
-    r"|(?=\d{0,31}[a-f])[0-9a-f]{32}(?:[0-9a-f]{32})?)(?![0-9a-z])"
+    r"""
+    (?:(?<![0-9a-z])|(?<=%[0-9a-f]{2})|(?<=\\[nrt]))(?:
+        (?![0-9a-f-]{0,58}000000)(?:
+            [0-9a-f]{8}-[0-9a-f]{4}-[1-8][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}
+          | (?=\d{0,31}[a-f])[0-9a-f]{32}(?:[0-9a-f]{32})?
+          | [0-9a-f]{12}(?=\.(?:css|js|svg|png|ico|woff2)\b)
+        )
+      | \d{4}-\d\d-\d\dt\d\d(?::|%3a)\d\d(?:(?::|%3a)\d\d(?:\.\d{1,6})?)?(?:z|(?:[+-]|%2b)\d\d(?::|%3a)?\d\d)?
+    )(?![0-9a-z])
+    """,
+    re.VERBOSE,
 )
 _BY_CHANCE = 8
 _PARTS = re.compile(r"\s+|\\+|.", re.DOTALL)
 
 
-def blotting(values: Collection[str], text: str) -> Callable[[str], str]:
-    """A function that replaces every mention of these values in a text, and in parts of it."""
+def blotting(values: Collection[str], text: str, *, spares_made_here: bool = False) -> Callable[[str], str]:
+    """A function that replaces every mention of these values in a text, and in parts of it.
+
+    `spares_made_here`: but for short ones inside of keys, digests and moments. Not for secrets: somebody may have put
+    one there.
+    """
     low = lowered(text)
     grams = {low[at : at + _HEAD] for at in range(len(low) - _HEAD + 1)} if values else set()
     stripped = {lowered(each.strip()) for each in values}
@@ -48,7 +61,7 @@ def blotting(values: Collection[str], text: str) -> Callable[[str], str]:
 
     def blot(part: str) -> str:
         small = lowered(part)
-        spans = list(_mentions(wanted, small)) if wanted is not None else []
+        spans = list(_mentions(wanted, small, spares_made_here)) if wanted is not None else []
         if begun is not None:
             spans = sorted([*spans, *begun.left_by_cuts(small)])
         kept, at = [], 0
@@ -61,9 +74,9 @@ def blotting(values: Collection[str], text: str) -> Callable[[str], str]:
     return blot
 
 
-def _mentions(wanted: re.Pattern[str], low: str) -> Iterator[tuple[int, int]]:
-    """Where values stand in a text, but for short ones inside of what was made here."""
-    made_here = (made.span() for made in _MADE_HERE.finditer(low))
+def _mentions(wanted: re.Pattern[str], low: str, spares: bool) -> Iterator[tuple[int, int]]:
+    """Where values stand in a text; where it spares what is made here, but for short ones inside of that."""
+    made_here = (made.span() for made in (_MADE_HERE.finditer(low) if spares else ()))
     beginning = ending = at = 0
     while found := wanted.search(low, at):
         start, at = found.span()

@@ -214,10 +214,10 @@ def _name(claim: Claim) -> str:
     return _called(claim.user or claim.group)
 
 
-def _called(who: User | Group | None) -> str:
+def _called(who: User | Group | None) -> ledger.Named:
     if isinstance(who, User):
-        return who.get_full_name() or who.get_username()
-    return who.name if who is not None else "Somebody"
+        return ledger.Named(who.get_full_name() or who.get_username())
+    return ledger.Named(who.name if who is not None else "Somebody")
 
 
 def erase(approval_ids: Iterable[uuid.UUID]) -> None:

@@ -70,7 +70,7 @@ def post(approval: Approval, author: User, text: str) -> Posted | Refusal:
     seeing = [user for user in found if entitlement.visible(user).filter(pk=approval.pk).exists()]
     told = [user for user in seeing if user != author]
     people.tell_of_mention(comment, [user.pk for user in told])
-    names = [user.get_username() for user in told]
+    names = [ledger.Named(user.get_username()) for user in told]
     data = {"comment": str(comment.pk), "text": sealed(words, comment.salt), "mentions": names}
     approval_events.record(approval, "commented", data, ledger.actor_of(author))
     known = {user.get_username() for user in seeing}

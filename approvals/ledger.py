@@ -74,13 +74,19 @@ listeners: list[Callable[[Sequence[Fact]], None]] = []
 """Called with the facts of each transaction that wrote any, once it has committed."""
 
 
-def actor_of(user: AbstractBaseUser | None, via: str = "") -> str:
+class Named(str):
+    """How somebody who works here is named for what they did. Kept as it is, also if it is a mail address."""
+
+    __slots__ = ()
+
+
+def actor_of(user: AbstractBaseUser | None, via: str = "") -> Named:
     """The name that events give a person. `via` says how they came, as in 'token CI'; if left out, `coming` knows."""
     if user is None:
-        return (f"{SYSTEM} ({via})" if via else SYSTEM)[:MAX_ACTOR]
+        return Named((f"{SYSTEM} ({via})" if via else SYSTEM)[:MAX_ACTOR])
     came = _coming.get() or {}
     name, via = f"user:{user.pk}:{user.get_username()}", via or came.get(user.pk, "")
-    return (f"{name} ({via})" if via else name)[:MAX_ACTOR]
+    return Named((f"{name} ({via})" if via else name)[:MAX_ACTOR])
 
 
 @contextmanager
@@ -170,8 +176,12 @@ def record(chain: str, type: str, data: dict[str, Any] | None = None, actor: str
         raise RuntimeError("An event belongs to the transaction of its change: use ledger.transaction().")
     said = data or {}
     # The configuration names people who work here, and is read back. Run data may name other people.
-    said = said if chain == CONFIGURATION else within(said, clean)
+    said = said if chain == CONFIGURATION else within(said, _kept)
     facts.append(Fact(chain, type, clean(actor) if actor.startswith("customer:") else actor, said))
+
+
+def _kept(text: str) -> str:
+    return text if isinstance(text, Named) else clean(text)
 
 
 def only_at(height: int) -> None:

@@ -111,7 +111,7 @@ def seen(value: Any, known: Collection[str], is_open: bool) -> Any:
     """A JSON value as the reader may see it."""
     if is_open:
         return within(value, without_secrets)
-    blot = blotting(known, json.dumps(value, ensure_ascii=False)) if known else str
+    blot = blotting(known, json.dumps(value, ensure_ascii=False), spares_made_here=True) if known else str
     return within(value, lambda text: clean(blot(text)))
 
 

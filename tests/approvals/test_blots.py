@@ -52,29 +52,59 @@ def test_short_values_and_masks_themselves_leave_the_words_alone() -> None:
 
 KEY = "0198ab10-10ef-7aaa-8bbb-1010cafe1010"
 DIGEST = f"{'1010cafe' * 7}4711cafe"
+MOMENT = "2026-11-29T11:59:35.471123+00:00"
 
 
-@pytest.mark.parametrize("made", [KEY, KEY.upper(), DIGEST, DIGEST[:32]])
-def test_short_values_leave_keys_and_digests_whole(made: str) -> None:
-    text = f'at 1010 Vienna <a href="/runs/{made}/">1010</a> {{"id":"{made}"}} {made}…'
-    shown = blotting(["1010", "Cafe", "10ef", "4711c"], text)(text)
-    assert shown == f'at {MASK} Vienna <a href="/runs/{made}/">{MASK}</a> {{"id":"{made}"}} {made}…'
+def spared(values: list[str], text: str) -> str:
+    return blotting(values, text, spares_made_here=True)(text)
+
+
+@pytest.mark.parametrize(
+    "made", [KEY, KEY.upper(), DIGEST, DIGEST[:32], MOMENT, quote(MOMENT), f"{MOMENT[:-6]}Z", MOMENT[:16]]
+)
+def test_short_values_leave_what_is_made_here_whole(made: str) -> None:
+    written = (
+        made,
+        f"/runs/{made}/",
+        f'"id":"{made}"',
+        f"?next=%2Fruns%2F{made}%2F",
+        f"a\\n{made}",
+        f"{made}~2~{made}",
+    )
+    for text in written:
+        assert spared(["1010", "Cafe", "10ef", "4711", "2026", "11:59"], text) == text
+        assert spared(["1010"], f"1010 Vienna, {text}, 1010") == f"{MASK} Vienna, {text}, {MASK}"
+
+
+def test_short_values_leave_the_names_of_files_whole() -> None:
+    text = '<link href="/static/console/console.3f2a9c4711de.css"> 3f2a9c4711de'
+    assert spared(["4711"], text) == text.replace(" 3f2a9c4711de", f" 3f2a9c{MASK}de")
+
+
+@pytest.mark.parametrize("made", [KEY, DIGEST, MOMENT])
+def test_a_secret_is_taken_out_of_them_too(made: str) -> None:
+    for value in ("1010", "4711", "2026"):
+        assert blotting([value], made)(made) == made.replace(value, MASK)
 
 
 def test_what_is_more_than_chance_is_taken_out_of_a_key_and_what_is_no_key_has_no_shelter() -> None:
     for value, text, shown in (
         (KEY, f"/runs/{KEY}/", f"/runs/{MASK}/"),
         ("0198ab10", f"/runs/{KEY}/", f"/runs/{MASK}{KEY[8:]}/"),
+        ("2026-11-29", MOMENT, f"{MASK}{MOMENT[10:]}"),
         ("1010 ms", f"{KEY} ms", f"{KEY[:-4]}{MASK}"),
         ("1010", f"x{DIGEST}", f"x{DIGEST}".replace("1010", MASK)),
         ("4711", f"{4711:032}", f"{0:028}{MASK}"),
+        ("4711", f"cafe{4711:028}", f"cafe{0:024}{MASK}"),
         ("4711", "00000000-0000-0000-0000-000000004711", f"00000000-0000-0000-0000-00000000{MASK}"),
+        ("471199", "00000000-0000-4000-8000-000000471199", f"00000000-0000-4000-8000-000000{MASK}"),
         ("1010", f"{DIGEST}0{DIGEST}", f"{DIGEST}0{DIGEST}".replace("1010", MASK)),
+        ("2026", "on 2026-11-29", f"on {MASK}-11-29"),
     ):
-        assert blotting([value], text)(text) == shown
+        assert spared([value], text) == shown
     text = f"{KEY} ms"
-    assert blotting(["1010", "1010 ms", "010 m"], text)(text) == f"{KEY[:-4]}{MASK}"
-    assert blotting(["1010", "010 m"], text)(text) == f"{KEY[:-3]}{MASK}s"
+    assert spared(["1010", "1010 ms", "010 m"], text) == f"{KEY[:-4]}{MASK}"
+    assert spared(["1010", "010 m"], text) == f"{KEY[:-3]}{MASK}s"
 
 
 @pytest.mark.parametrize("mark", ["…", "\\u2026", "&hellip;"])

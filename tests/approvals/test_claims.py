@@ -7,7 +7,7 @@ from django.contrib.auth.models import Group, User
 from django.utils import timezone
 
 from approvals import claims, decisions, entitlement, standing
-from approvals.models import Absence, Approval, Claim, Snooze
+from approvals.models import Absence, Approval, Claim, Event, Snooze
 from approvals.standing import Refusal
 from tests.conftest import make_user
 from tests.rows import a_moment_ago, a_request, events, read, take, within_transaction
@@ -136,6 +136,14 @@ class TestHandingOver:
         assert (handed.user, handed.handed_by, handed.until) == (marco, dana, None)
         assert handed.note == "You know the customer."
         assert chain(approval)[-1] == "approval.handed_over"
+
+    def test_the_ledger_names_them_even_by_a_mail_address(self, dana: User, marco: User) -> None:
+        User.objects.filter(pk=marco.pk).update(username="marco@shop.example", first_name="", last_name="")
+        marco.refresh_from_db()
+        approval = a_request()
+        claim(approval, dana)
+        hand(approval, dana, marco, "For you.")
+        assert Event.objects.get(type="approval.handed_over").data["to"] == "marco@shop.example"
 
     def test_a_person_who_may_not_decide_is_refused_with_a_word(self, dana: User, sam: User) -> None:
         approval = a_request()

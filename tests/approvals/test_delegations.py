@@ -62,7 +62,10 @@ def why_not(user: User, approval: Approval) -> str:
 # --- What is delegated --------------------------------------------------------------------------
 
 
-def test_who_was_lent_the_right_decides_for_its_lender(ada, bea, finance):
+@pytest.mark.parametrize("lender", ["bea", "bea@shop.example"])
+def test_who_was_lent_the_right_decides_for_its_lender(ada, bea, finance, lender):
+    User.objects.filter(pk=bea.pk).update(username=lender)
+    bea.refresh_from_db()
     approval = asked(finance)
     assert why_not(ada, approval) == "forbidden"
     lend(bea, ada, finance)
@@ -71,7 +74,7 @@ def test_who_was_lent_the_right_decides_for_its_lender(ada, bea, finance):
     assert (decision.user, decision.on_behalf_of, decision.who) == (ada, bea, "ada for bea")
     assert approval.state == "approved"
     event = ledger.Event.objects.get(type="approval.approved")
-    assert event.data["on_behalf_of"] == ledger.actor_of(bea)
+    assert event.data["on_behalf_of"] == ledger.actor_of(bea) == f"user:{bea.pk}:{lender}"
     assert event.actor == ledger.actor_of(ada)
 
 

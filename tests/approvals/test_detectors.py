@@ -94,6 +94,12 @@ def test_personal_data_is_taken_out(text: str, shown: str) -> None:
         "Password: at least eight characters",
         "Basic information, secret: none, api_key=required",
         "0" * 16,
+        # All with the check digit of a card: an EAN, a device (IMEI), a company (SIRET), a shipment (SSCC), a moment.
+        "4006381300063",
+        "356938035643809",
+        "55208131766522",
+        "340614110000000062",
+        "20261129114520",
     ],
 )
 def test_what_is_neither_stays(text: str) -> None:
@@ -113,6 +119,18 @@ def test_a_card_is_found_where_it_is_a_number() -> None:
 def test_keys_and_texts_at_any_depth_are_changed_and_numbers_stay() -> None:
     value = {"a": [KEY, 5, None, {"jane@mail.example": True}]}
     assert within(value, clean) == {"a": [MASK, 5, None, {MASK: True}]}
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        "4111111111111111", "5555555555554444", "2223003122003222", "378282246310005", "6011111111111117",
+        "3530111333300000", "30569309025904", "36227206271667", "6212345678900000003", "2200000000000004",
+        "6759649826438453", "4000000000000000006",
+    ],
+)  # fmt: skip
+def test_cards_of_each_scheme_are_found(number: str) -> None:
+    assert clean(f"of {number} and") == f"of {MASK} and"
 
 
 @given(st.integers(0, 10**14 - 1))

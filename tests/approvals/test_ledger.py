@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from agentapp.models import ApiToken
 from approvals import append_only, configuration, ledger
+from approvals.detectors import MASK
 from approvals.digest import canonical, load, sha256
 from approvals.ids import uuid7
 from approvals.ledger import CONFIGURATION, GENESIS, Break
@@ -660,6 +661,16 @@ def test_what_is_no_key_number_or_name_is_about_nothing(data):
     found = (event.approval_id, event.execution_id, event.tool, event.risk, event.took_ms)
     assert found == (None, None, "", "", None)
     assert ledger.verify(CHAIN) == (1, None)
+
+
+@pytest.mark.django_db
+def test_who_works_here_is_named_and_what_else_looks_like_an_address_is_masked():
+    bea = make_user("bea@shop.example")
+    named, said = ledger.actor_of(bea), "Write to bea@shop.example."
+    event = recorded({"for": named, "told": [ledger.Named("bea@shop.example")], "why": said, "note": {"to": str(bea)}})
+    masked = f"Write to {MASK}."
+    assert event.data == {"for": named, "told": ["bea@shop.example"], "why": masked, "note": {"to": MASK}}
+    assert named == f"user:{bea.pk}:bea@shop.example"
 
 
 @pytest.mark.django_db
