@@ -20,11 +20,13 @@ from html import unescape
 from typing import Any
 from urllib.parse import urlencode
 
+from django.conf import settings
 from django.core.cache import caches
 from django.core.exceptions import SuspiciousOperation
 from django.db.models import Exists
 from django.http import HttpRequest, HttpResponse, JsonResponse, UnreadablePostError
 from django.http.response import HttpResponseBase
+from django.urls import Resolver404, resolve
 from django.utils.decorators import sync_only_middleware
 from django.utils.safestring import SafeString, mark_safe
 
@@ -57,8 +59,10 @@ _TEXTS = ("text/html", "text/plain", "text/csv")
 _JSON = ("application/json", "application/problem+json")
 # Fields, and everything else that is a tag or text.
 _PIECES = re.compile(r"(<textarea\b[^>]*>.*?</textarea>|<style\b.*?</style>|<[^>]*>)", re.DOTALL | re.IGNORECASE)
+# Names of releases, events and parts of the page are ours alone.
 _SAID = re.compile(
-    r"""(?P<before>\s(?:href|title|alt|content|placeholder|aria-[a-z]+|data-(?!release=)[a-z-]+|hx-[a-z-]+)=")(?P<said>[^"]+)(?=")"""
+    r"""(?P<before>\s(?:href|title|alt|content|placeholder|aria-[a-z]+|data-(?!release=)[a-z-]+"""
+    r"""|hx-(?!trigger|target|swap|sync)[a-z-]+)=")(?P<said>[^"]+)(?=")"""
 )
 _VALUE = re.compile(r"""(?P<before>\svalue=")(?P<said>[^"]+)(?=")""")
 _AREA = re.compile(r"(<textarea\b[^>]*>)(.*)(</textarea>)", re.DOTALL | re.IGNORECASE)
@@ -68,6 +72,9 @@ _OF_FORMS = "csrfmiddlewaretoken"
 _EMPHASIS = re.compile(r"</?mark\b[^>]*>")
 # The fields of these forms are saved as they stand, by people who may see them.
 _FORMS = ("/admin/",)
+
+our_names: list[Callable[[], Collection[str]]] = []
+"""Each gives the names of fields that answers in JSON have, whatever they are about. They are never masked."""
 
 type Given = Mapping[str, Collection[str]]
 """What came with a request: values by the names of their fields."""
@@ -209,7 +216,7 @@ def _json(text: str, known: set[str], is_open: bool) -> str:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return _changing(known, text, is_open)(text)
-    shown = lens.seen(value, known, is_open)
+    shown = lens.seen(value, known, is_open, {name for names in our_names for name in names()})
     if shown == value:
         return text
     _say_what_is_masked(value, shown)
@@ -268,13 +275,30 @@ def _tag(piece: str, change: Callable[[str], str], given: Given | None, asked: r
     area = _AREA.fullmatch(piece)
     if area is not None:
         return f"{area[1]}{shown(area[2])}{area[3]}"
-    said = _SAID.sub(lambda found: found["before"] + _said(found["said"], change, asked), piece)
+    said = _SAID.sub(lambda found: found["before"] + _said(found["before"], found["said"], change, asked), piece)
     return _VALUE.sub(lambda found: found["before"] + shown(found["said"]), said)
 
 
-def _said(text: str, change: Callable[[str], str], asked: re.Pattern[str] | None) -> str:
+def _said(before: str, text: str, change: Callable[[str], str], asked: re.Pattern[str] | None) -> str:
+    if change(text) == text:
+        return text
+    path, mark, query = text.partition("?")
+    leads_here = before.strip().startswith(("href=", "hx-")) and _leads_here(path)
+    ours, text = (path, mark + query) if leads_here else ("", text)
     parts = asked.split(text) if asked is not None else [text]
-    return "".join(part if at % 2 else change(part) for at, part in enumerate(parts))
+    return ours + "".join(part if at % 2 else change(part) for at, part in enumerate(parts))
+
+
+def _leads_here(path: str) -> bool:
+    """Whether this is an address of ours in which nothing is named but by its key."""
+    if path.startswith(settings.STATIC_URL):
+        return True
+    try:
+        found = resolve(path)
+    except Resolver404:
+        return False
+    named = found.captured_kwargs.values()  # type: ignore[attr-defined]  # not in the stubs
+    return bool(found.url_name) and all(isinstance(value, uuid.UUID | int) for value in (*found.args, *named))
 
 
 def _plain(text: str) -> str:

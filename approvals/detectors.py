@@ -149,17 +149,20 @@ def shortened(text: str, most: int) -> str:
 MOST_BITS = 256
 
 
-def within(value: Any, change: Callable[[str], str]) -> Any:
-    """A JSON value with all its texts and keys changed. A number that would be masked as text is masked too."""
+def within(value: Any, change: Callable[[str], str], keeps: Container[str] = ()) -> Any:
+    """A JSON value with all its texts and keys changed, but for keys that it keeps. A number that would be masked as
+    text is masked too.
+    """
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
         shown: dict[Any, Any] = {}
         for name, item in value.items():
-            shown[_another(change(name), shown) if isinstance(name, str) else name] = within(item, change)
+            stays = not isinstance(name, str) or name in keeps
+            shown[name if stays else _another(change(name), shown)] = within(item, change, keeps)
         return shown
     if isinstance(value, list | tuple):
-        return [within(item, change) for item in value]
+        return [within(item, change, keeps) for item in value]
     # No real number is that long, and Python refuses to write out thousands of digits.
     is_number = isinstance(value, float) or (isinstance(value, int) and value.bit_length() <= MOST_BITS)
     is_number = is_number and not isinstance(value, bool)

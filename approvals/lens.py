@@ -5,7 +5,7 @@ as notifications, always goes through a closed one.
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -107,12 +107,12 @@ def told(text: str, rows: Iterable[Any] = ()) -> str:
     return clean(blotted(text, set().union(*map(_hidden_of, rows))))
 
 
-def seen(value: Any, known: Collection[str], is_open: bool) -> Any:
-    """A JSON value as the reader may see it."""
+def seen(value: Any, known: Collection[str], is_open: bool, keeps: Container[str] = ()) -> Any:
+    """A JSON value as the reader may see it. `keeps`: keys that say nothing about anybody."""
     if is_open:
-        return within(value, without_secrets)
+        return within(value, without_secrets, keeps)
     blot = blotting(known, json.dumps(value, ensure_ascii=False), spares_made_here=True) if known else str
-    return within(value, lambda text: clean(blot(text)))
+    return within(value, lambda text: clean(blot(text)), keeps)
 
 
 def in_words(text: str) -> str:

@@ -13,6 +13,7 @@ from django.urls import URLPattern, URLResolver, re_path
 from django.views.decorators.csrf import csrf_exempt
 from ninja import NinjaAPI
 
+from agentapp import discretion
 from agentapp.api import (
     agents,
     approvals,
@@ -99,6 +100,13 @@ def _build() -> Api:
     return made
 
 
+@lru_cache(maxsize=1)
+def _names() -> frozenset[str]:
+    """The names of all fields in answers and bodies."""
+    schemas = api.get_openapi_schema()["components"]["schemas"].values()
+    return frozenset(name for schema in schemas for name in schema.get("properties", ()))
+
+
 def unknown_path(request: HttpRequest, **path: str) -> HttpResponse:
     return errors.respond(errors.ApiProblem("not_found", f"There is nothing at {request.path[:200]}."))
 
@@ -136,3 +144,4 @@ def _url_patterns(found: list[URLPattern | URLResolver]) -> list[URLPattern | UR
 api = _build()
 _patterns, _app_name, _namespace = api.urls
 urls = (_url_patterns(_patterns), _app_name, _namespace)
+discretion.our_names.append(_names)

@@ -3,6 +3,7 @@
 import html
 import json
 import re
+from datetime import UTC, datetime
 
 import pytest
 from django.contrib.auth.models import Permission, User
@@ -176,6 +177,25 @@ def test_a_short_value_leaves_forms_and_links_working(manager, rf, monkeypatch):
     request.user = manager
     answer = discretion.middleware(lambda request: HttpResponse(html.format(run, "1010 Vienna")))(request)
     assert answer.content.decode() == html.format(run, f"{MASK} Vienna")
+
+
+@pytest.mark.parametrize("word", ["Grant", "Rule", "Reason", "Console", "2026", "4711", "Approval"])
+def test_a_word_that_is_marked_tears_no_link_and_no_field_of_the_api(client, manager, clerk, word):
+    Tool.objects.filter(name="pay").update(pii_fields=["memo"])
+    said = f"{word}, as I said."
+    run = clerk.run(calls(call("p", "pay", account="ana", amount=5, memo=word), text=said))
+    [approval] = clerk.open(run)
+    # What is made here may hold it anywhere.
+    Approval.objects.update(created_at=datetime(2026, 11, 29, 11, 59, 35, 471123, UTC))
+    client.force_login(manager)
+    for path in ("/inbox/", f"/approvals/{approval.pk}/", f"/runs/{run.pk}/"):
+        page = client.get(path).content.decode()
+        links = re.findall(r'(?:href|src|hx-[a-z]+|data-release)="([^"]*)"', page)
+        assert [link for link in links if MASK in link] == []
+    told = json.loads(told_by_api(manager, f"approvals/{approval.pk}"))
+    assert told["explanation"] == f"{MASK}, as I said."
+    assert {"rule", "reason", "approvals_needed", "explanation"} <= set(told)
+    assert datetime.fromisoformat(told["created_at"]).microsecond == 471123
 
 
 def test_nothing_is_shown_of_what_holds_more_marks_than_can_be_looked_through(client, manager, about_her, monkeypatch):
