@@ -19,7 +19,8 @@ _LOOP_NAME = re.compile(r"\.\s*(?:all|exists|exists_one|filter|map)\s*\(\s*(\w+)
 _PARTS = re.compile(r"\.\s*(?:all|exists|exists_one|filter|map)\s*\(|[()]|\bin\b|\+")
 # Strings, and comments, in which an apostrophe does not begin a string.
 _TEXTS = re.compile(r"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|//[^\n]*)""")
-_SYNTAX = re.compile(r"<input>:\d+:(\d+): Syntax error: (.*?)(?: expecting .*)?$", re.MULTILINE)
+_SYNTAX = re.compile(r"<input>:\d+:(\d+): (?:Syntax error: )?(.*?)(?: expecting .*)?$", re.MULTILINE)
+_NESTED = "Recursion limit"
 _TOKEN = re.compile(r"'(.*)'")
 
 # A longer condition can be a chain so deep that reading or evaluating it kills the process with a signal that nothing
@@ -112,9 +113,11 @@ def _why(error: str) -> str:
     if found is None:
         return error
     place, problem = found[1], found[2]
+    if _NESTED in error:
+        return "it is nested too deeply."
     if "'<EOF>'" in problem and "mismatched" in problem:
         return f"it ends at character {place}, where something is missing."
-    if (token := _TOKEN.search(problem)) is None:
+    if ("token" not in problem and "input '" not in problem) or (token := _TOKEN.search(problem)) is None:
         return f"{problem.strip()}, at character {place}."
     advice = " Use == for equality." if token[1].strip() == "=" else ""
     return f"{token[1].strip()!r} is not allowed at character {place}.{advice}"

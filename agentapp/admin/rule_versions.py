@@ -124,9 +124,9 @@ class RuleLife(admin.ModelAdmin):
 _NOTHING = {"activate": "It is not in force.", "simulate": "Nothing was simulated.", "restore": "Nothing was changed."}
 _DONE = {
     "restore": "A draft of {} with the terms of that version was made and simulated. Activate it to bring them back.",
-    "switch-off": "{} is switched off.",
+    "switch-off": "The rule {} is switched off.",
     "simulate": "The draft of {} was simulated. Nothing else was changed.",
-    "activate": "{} is in force as drafted.",
+    "activate": "The rule {} is in force as drafted.",
     "watch": "The draft of {} watches every call from now on, and decides nothing.",
     "stop-watching": "The draft of {} no longer watches.",
     "discard": "The draft of {} is discarded.",

@@ -49,6 +49,8 @@ def state(request: HttpRequest, approval_id: uuid.UUID) -> HttpResponse:
     context = card.context(found, user)
     seen = request.GET.get("version", "")
     context["news"] = str(found.version) != seen or context["standing"] != "pending"
+    # It asks again even then: what was decided may be taken back.
+    context["seen"] = seen if seen.isdecimal() else ""
     return render(request, "console/approval.html#state", context)
 
 

@@ -17,7 +17,7 @@ from agentapp import actions, preferences
 from agentapp.audit import finding, standing
 from agentapp.audit.finding import Count, Page
 from agentapp.audit.query import TEXT, Malformed, Query, parse
-from agentapp.console import audit_choices, audit_record, audit_rows, audit_seen, judged
+from agentapp.console import audit_choices, audit_record, audit_rows, audit_seen, judged, problems
 from agentapp.console.parts import render_part, wants_part
 from agentapp.console.shell import Forbidden, signed_in
 from agentapp.models import SavedView
@@ -62,7 +62,7 @@ def audit(request: HttpRequest) -> HttpResponse:
     try:
         start = Place.read(request.GET["from"]) if request.GET.get("from") else None
     except ValueError:
-        return HttpResponseBadRequest("from names a place in the trail; leave it out to begin at the top.")
+        return problems.no_such_place(request, "from")
     try:
         asked = parse(typed)
         found = finding.find(asked, user)

@@ -34,6 +34,7 @@ MOST = 20
 COLUMNS = 12
 LONG = 400
 SMALL = (Risk.LOW, Risk.MEDIUM)
+VIA = "batch"
 TYPES = (DecisionType.APPROVE, DecisionType.REJECT)
 
 
@@ -85,13 +86,21 @@ def done(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def undo(request: HttpRequest) -> HttpResponse:
-    """Take back what can be taken back of the last batch, one decision at a time. A refusal is shown in its row."""
+    """Take back what can be taken back of the batch that the page showed, one decision at a time. A refusal is shown in
+    its row. Nothing else is taken back than what was decided in a batch.
+    """
     user = signed_in(request)
-    if "batch" not in request.session:
+    offered = queue.read_ids(request.POST.getlist("held"))
+    decided = Decision.objects.filter(user=user, approval__in=offered, via=VIA)
+    kinds = dict(decided.order_by("decided_at").values_list("approval_id", "type"))
+    shown = [key for key in offered if key in kinds]
+    kept = request.session.get("batch", {"results": [], "query": ""})
+    if not {str(key) for key in shown} <= {key for key, why in kept["results"] if not why}:
+        # Another tab has decided a batch meanwhile, and this one is shown again in its place.
+        kept = {"kind": kinds[shown[0]], "query": kept["query"], "results": [(str(key), "") for key in shown]}
+    refused = {str(key): _undo_one(key, user) for key in shown}
+    if "kind" not in kept:
         return redirect("inbox")
-    kept = request.session["batch"]
-    offered = set(request.POST.getlist("held"))
-    refused = {key: _undo_one(key, user) for key, why in kept["results"] if not why and key in offered}
     request.session["batch"] = kept | {"not_undone": {key: why for key, why in refused.items() if why}}
     return redirect("batch_done")
 
@@ -244,7 +253,7 @@ def _decide_one(item: Item, kind: str, words: str, user: User) -> actions.Refuse
         version=item.version,
         action_digest=item.digest,
         message=words if kind == DecisionType.REJECT else "",
-        via="batch",
+        via=VIA,
     )
     try:
         actions.decide(item.approval_id, new, user)
@@ -253,10 +262,10 @@ def _decide_one(item: Item, kind: str, words: str, user: User) -> actions.Refuse
     return None
 
 
-def _undo_one(key: str, user: User) -> str:
+def _undo_one(key: uuid.UUID, user: User) -> str:
     """Take a decision back. Returns why that was refused, or an empty text."""
     try:
-        actions.undo_decision(uuid.UUID(key), user)
+        actions.undo_decision(key, user)
     except actions.Refused as refused:
         return refused.message
     return ""

@@ -8,13 +8,13 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db.models import Q
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from agentapp import auth
-from agentapp.console import differences, words
+from agentapp.console import differences, problems, words
 from agentapp.console.parts import render_part
 from agentapp.console.shell import Forbidden, signed_in
 from agentapp.models import Tool
@@ -119,7 +119,7 @@ def changes(request: HttpRequest) -> HttpResponse:
     try:
         before = Place.read(request.GET["from"]) if request.GET.get("from") else None
     except ValueError:
-        return HttpResponseBadRequest("from names a place in the list; leave it out to begin at the top.")
+        return problems.no_such_place(request, "from")
     page = made.latest(filters.wanted, PAGE, before)
     context = {
         "rows": _folded(_lines(page.made)),

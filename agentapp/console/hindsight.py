@@ -4,12 +4,13 @@ import uuid
 from datetime import timedelta
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from agentapp import hindsight
+from agentapp.console import problems
 from agentapp.console.changes import VIEW_RIGHT
 from agentapp.console.shell import Forbidden, signed_in
 from approvals.digest import storable
@@ -43,7 +44,7 @@ def what_if(request: HttpRequest) -> HttpResponse:
     try:
         before = uuid.UUID(place) if place else None
     except ValueError:
-        return HttpResponseBadRequest("before names a call; leave it out to begin with the newest.")
+        return problems.no_such_place(request, "before")
     calls = hindsight.executed(user).filter(proposed_at__gte=timezone.now() - SINCE[since][1])
     found = hindsight.stopped_today(calls.filter(name=tool) if tool else calls, before, many)
     context |= {"found": found, "groups": found.groups.most_common()}

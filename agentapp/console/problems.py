@@ -27,6 +27,7 @@ _HELPERS = 3
 _STAFF = "staff"
 # The admin's pages, by the end of their names, and the least right that each needs.
 _ACTS = {"changelist": "view", "history": "view", "change": "view", "add": "add", "delete": "delete"}
+_UNREADABLE = "This request cannot be read"
 _OURS = "Something went wrong here, and it has been logged. What was under way was not saved."
 _ITS = (
     "It may be away, busy, or accept no changes now. Before you repeat what was under way, see whether it was saved: "
@@ -64,9 +65,13 @@ class Problem:
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return _answer(
-        request, 400, Problem("This request cannot be read", "Nothing was changed. Go back and send it once more.")
-    )
+    return _answer(request, 400, Problem(_UNREADABLE, "Nothing was changed. Go back and send it once more."))
+
+
+def no_such_place(request: HttpRequest, name: str) -> HttpResponse:
+    """For a list whose address names where its page begins."""
+    words = f"“{name}” in the address names no place in this list. Leave it out to begin at the top."
+    return _answer(request, 400, Problem(_UNREADABLE, words))
 
 
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:

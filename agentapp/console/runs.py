@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 from django.contrib.auth.models import User
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.http import HttpRequest, HttpResponse
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from agentapp import auth, starting
-from agentapp.console import words
+from agentapp.console import problems, words
 from agentapp.console.counting import CountOf, in_words
 from agentapp.console.parts import render_part
 from agentapp.console.run_filters import SINCE, Filters
@@ -64,7 +64,7 @@ def runs(request: HttpRequest) -> HttpResponse:
     try:
         start = Place.read(request.GET["from"], filters.column) if request.GET.get("from") else None
     except ValueError:
-        return HttpResponseBadRequest("from names a place in the list; leave it out to begin at the top.")
+        return problems.no_such_place(request, "from")
     visible = auth.visible_runs(user)
     page = _page(filters.narrow(visible), start, filters.column)
     at_top = start is None or request.GET.get("top") == "1"

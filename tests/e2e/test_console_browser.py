@@ -323,6 +323,29 @@ def test_typed_text_survives_what_others_do(browse: Browse, sam: User, dana: Use
     expect(danas.get_by_label("Message to customer")).to_have_value("A careful text.")
 
 
+def test_a_request_whose_decision_is_taken_back_can_be_decided_by_those_who_read_it(
+    browse: Browse, sam: User, dana: User, marco: User
+) -> None:
+    approval = make_waiting(sam, risk="low", hold_seconds=600)
+    danas = live(browse(dana, f"/approvals/{approval.pk}/"))
+    approve = danas.get_by_role("button", name="Approve $214.50")
+    marcos = live(browse(marco, f"/approvals/{approval.pk}/"))
+    marcos.keyboard.press("a")
+    expect(danas.get_by_text("Marco Reyes has decided this.")).to_be_visible()
+    expect(approve).to_be_disabled()
+
+    marcos.get_by_role("button", name="Undo").first.click()
+
+    expect(danas.get_by_text("This request changed while you were reading.")).to_be_visible()
+    expect(danas.get_by_text("Marco Reyes has decided this.")).to_have_count(0)
+    danas.get_by_role("link", name="Show changes").click()
+    expect(approve).to_be_enabled()
+    approve.click()
+    expect(danas.get_by_role("button", name="Undo").first).to_be_visible()
+    approval.refresh_from_db()
+    assert approval.state == "approved"
+
+
 def test_keys_move_through_the_queue_and_rest_while_typing(browse: Browse, sam: User, dana: User) -> None:
     for number in range(3):
         make_waiting(sam, title=f"Request {number}", expires_seconds=600 + number)

@@ -213,6 +213,27 @@ class TestDeciding:
         assert "1 of 3 approved" in html
         assert "Undo" not in html
 
+    @pytest.mark.parametrize("signed_in_anew", [False, True])
+    def test_they_are_taken_back_though_another_tab_has_decided_meanwhile(
+        self, page: Client, credit: Waiting, signed_in_anew: bool, dana: User
+    ) -> None:
+        made, others = [credit(hold_seconds=30) for _ in range(2)], [credit(hold_seconds=30) for _ in range(2)]
+        first = table(page, *made).content.decode()
+        html = page.post("/inbox/batch/", {"item": items(first), "type": "approve"}).content.decode()
+        # The same again, which decides nothing, and then another batch.
+        page.post("/inbox/batch/", {"item": items(first), "type": "approve"})
+        page.post("/inbox/batch/", {"item": items(table(page, *others).content.decode()), "type": "approve"})
+        if signed_in_anew:
+            page.force_login(dana)
+
+        again = page.post("/inbox/batch/undo/", {"held": re.findall(r'name="held" value="([^"]+)"', html)}, follow=True)
+
+        assert states(*made, *others) == ["pending", "pending", "approved", "approved"]
+        html = again.content.decode()
+        assert again.redirect_chain == [("/inbox/batch/done/", 302)]
+        assert html.count("Taken back by you.") == 2
+        assert "0 of 2 approved" in html
+
     def test_nothing_is_taken_back_that_was_not_decided_in_the_batch(self, page: Client, credit: Waiting) -> None:
         other, first, second = [credit(hold_seconds=30) for _ in range(3)]
         page.post(f"/approvals/{other.pk}/decide/", posted(other))
