@@ -64,6 +64,8 @@ def test_the_names_of_the_chosen_tool_are_offered(staff: Client) -> None:
     ("condition", "said"),
     [
         ("args.amount >", "it ends at character 14, where something is missing."),
+        ("(" * 200, "it is nested too deeply."),
+        ("args.amount > 1e400", "invalid double literal, at character 15."),
         ("args.amount = 4.0", "'=' is not allowed at character 13. Use == for equality."),
         ("world.peace", "Unknown name 'world'"),
         ("args.amout > 1.0", "pay_out has no argument amout."),

@@ -124,7 +124,10 @@ class TestList:
 
     @pytest.mark.parametrize("place", ["x", "2026-01-01T00:00:00_x", "2026-01-01T00:00:00+00:00_x"])
     def test_a_place_that_no_list_has_written_is_refused(self, mias, place):
-        assert mias.get("/changes/", {"from": place}).status_code == 400
+        answer = mias.get("/changes/", {"from": place})
+        assert answer.status_code == 400
+        assert "“from” in the address names no place in this list." in answer.content.decode()
+        assert 'href="/inbox/"' in answer.content.decode()
 
     def test_without_any_change_it_says_what_will_stand_there(self, mias):
         assert "Nothing has been changed yet" in text_of(mias.get("/changes/"))
