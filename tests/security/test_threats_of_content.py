@@ -7,14 +7,16 @@ import logging
 import os
 import zipfile
 from collections.abc import Callable
+from html import unescape
 from typing import Any
 
 import pytest
 from django.test import Client
 
-from agentapp import auth, discretion, executions, logs
+from agentapp import auth, discretion, executions, logs, secrecy
 from agentapp.audit import exporting
 from agentapp.llm import providers
+from agentapp.models import Tool
 from agentapp.tools import credentials, mcp_source, mcp_target
 from approvals import lens, masking
 from tests.agentapp.tools.test_credentials import SECRET, offer, parrot
@@ -101,6 +103,30 @@ def what_is_shown_is_not_looked_over(scene: Scene) -> None:
         scene.patch.setattr(module, "clean", unchanged)
 
 
+def a_result_repeats_a_secret_argument(scene: Scene) -> bool:
+    Tool.objects.filter(name="look_up").update(secret_fields=["what"])
+    run = scene.clerk.run(calls(call("l", "look_up", what=UNSHAPED)), says("done"))
+    _, secret = auth.issue_token(scene.dana, "reads", ["runs:read"], "test", issued_by=scene.dana)
+    api = Client(headers={"authorization": f"Bearer {secret}"})
+    answers = [scene.browser(scene.dana).get(f"/runs/{run.pk}/?step=1&call=0"), api.get(f"/api/v1/runs/{run.pk}/trace")]
+    assert [answer.status_code for answer in answers] == [200, 200]
+    return all(UNSHAPED in unescape(answer.text) for answer in answers)
+
+
+def secret_arguments_are_not_looked_for(scene: Scene) -> None:
+    scene.patch.setattr(secrecy, "blotted_within", unchanged)
+
+
+def an_error_repeats_a_secret_argument(scene: Scene) -> bool:
+    Tool.objects.filter(name="fail").update(secret_fields=["how"])
+    run = scene.clerk.run(calls(call("f", "fail", how=UNSHAPED)), says("done"))
+    return UNSHAPED in scene.clerk.execution(run, "f").message
+
+
+def errors_are_kept_with_secret_arguments(scene: Scene) -> None:
+    scene.patch.setattr(executions, "blotted", unchanged)
+
+
 def a_provider_quotes_our_key(scene: Scene) -> bool:
     answer = Answer(OPENAI.error(f"{UNSHAPED} may not do that", "bad_request"), 400)
     run = scene.provided(answer, key=UNSHAPED)
@@ -155,6 +181,10 @@ THREATS = [
            what_is_shown_is_not_looked_over),
     Threat(10, "the API shows a key", "values are shown without, and answers sent without", the_api_shows_a_key,
            what_is_shown_is_not_looked_over),
+    Threat(10, "a result repeats a secret argument", "results are shown without", a_result_repeats_a_secret_argument,
+           secret_arguments_are_not_looked_for),
+    Threat(10, "an error repeats a secret argument", "errors are kept without", an_error_repeats_a_secret_argument,
+           errors_are_kept_with_secret_arguments),
     Threat(10, "a provider quotes our key", "its errors are kept without", a_provider_quotes_our_key,
            our_keys_are_not_looked_for),
 ]  # fmt: skip
