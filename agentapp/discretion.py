@@ -216,9 +216,10 @@ def _json(text: str, known: set[str], is_open: bool) -> str:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return _changing(known, text, is_open)(text)
-    shown = lens.seen(value, known, is_open, {name for names in our_names for name in names()})
-    if shown == value:
+    if lens.seen(value, known, is_open) == value:
         return text
+    # Collecting the names takes a large part of a second, once in a process, which most answers need not wait for.
+    shown = lens.seen(value, known, is_open, {name for names in our_names for name in names()})
     _say_what_is_masked(value, shown)
     return json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
 
