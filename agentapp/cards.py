@@ -8,12 +8,11 @@ from typing import Any
 
 from django.conf import settings
 
-from agentapp import mocks, planning, previews, recorded
+from agentapp import mocks, planning, previews, recorded, secrecy
 from agentapp.asked_for import AskedFor, proposed_text
 from agentapp.deadline import DeadlineExceeded, within
 from agentapp.guidance.guidelines import Guidelines
 from agentapp.models import Run, Tool, ToolExecution
-from agentapp.secrecy import result_shown
 from agentapp.tools import sentences
 from agentapp.tools.planning import proposes_plan
 from agentapp.tools.results import ToolError
@@ -23,7 +22,7 @@ from agentapp.weighing import Weighed
 from approvals import snapshots, standing
 from approvals.cards import Card
 from approvals.digest import canonical, parse
-from approvals.masking import blotted_within, is_of, masked, masked_beside
+from approvals.masking import is_of, masked, masked_beside
 from approvals.models import Approval, ApprovalKind, DecisionType, Risk
 from approvals.policy import Ruling
 
@@ -260,7 +259,7 @@ def evidence(run: Run, steps: list[StepRows], call: ToolExecution) -> list[dict[
         if execution.state == ToolExecution.State.FINISHED and execution.result_status == "ok"
     ]
     for execution in answered[-MAX_EVIDENCE:]:
-        value = result_shown(execution)
+        value = secrecy.result_shown(execution)
         body = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
         items.append(
             {
@@ -280,12 +279,12 @@ def evidence(run: Run, steps: list[StepRows], call: ToolExecution) -> list[dict[
 def _taken_back(run: Run) -> dict[str, Any]:
     """The call that this run undoes, as it ran."""
     done = ToolExecution.objects.select_related("tool", "run").get(undone_in=run)
-    secret, values = done.all_secret_fields, done.secret_values
-    ran = {"tool": done.name, "arguments": masked(done.args, secret), "result": masked(done.value, secret)}
+    ran = {"tool": done.name, "arguments": done.args, "result": done.value}
+    body = json.dumps(secrecy.shown(done, ran, done.all_secret_fields), ensure_ascii=False, indent=2)
     return {
         "kind": "result",
         "title": f"The call to be taken back, of {done.run.reference}",
-        "body": _cut(json.dumps(blotted_within(ran, values), ensure_ascii=False, indent=2), MAX_EVIDENCE_CHARS),
+        "body": _cut(body, MAX_EVIDENCE_CHARS),
         "trust": done.trust,
         "ref": done.evidence_ref,
         **_when(done),

@@ -10,10 +10,9 @@ from django.http import HttpRequest
 
 from agentapp import discretion
 from agentapp.models import Conversation, Message, Run, Step, ToolExecution
-from agentapp.secrecy import result_shown
+from agentapp.secrecy import shown
 from approvals import lens
 from approvals.admin_pages import ReadOnlyAdmin, masked_arguments
-from approvals.masking import blotted_within, masked
 
 
 class MockedFilter(admin.SimpleListFilter):
@@ -121,13 +120,14 @@ class ToolExecutionAdmin(ReadOnlyAdmin):
 
     @admin.display(description="Result")
     def given(self, execution: ToolExecution) -> str:
-        return _text(masked(result_shown(execution), secret_fields_of(execution))) if execution.result_text else ""
+        if not execution.result_text:
+            return ""
+        return _text(shown(execution, json.loads(execution.result_text), secret_fields_of(execution)))
 
     @admin.display(description="Metadata")
     def told(self, execution: ToolExecution) -> str:
         """For people only; it may repeat the call's arguments."""
-        shown = masked(execution.metadata, secret_fields_of(execution))
-        return _text(blotted_within(shown, execution.secret_values))
+        return _text(shown(execution, execution.metadata, secret_fields_of(execution)))
 
 
 @admin.register(Conversation)

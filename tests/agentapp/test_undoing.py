@@ -12,6 +12,7 @@ from agentapp import actions, erasing, runs, transcript, undoing
 from agentapp.models import Run, Tool, ToolExecution
 from agentapp.sweep import sweep
 from agentapp.tools.base import OutcomeUnknown, ToolError, tool
+from approvals.detectors import MASK
 from approvals.models import Approval, Event, Rule
 from tests.clerk_tools import effects_of, note
 from tests.conftest import call, calls, says
@@ -42,7 +43,7 @@ def lending(undo: Any = taking_back, undone_by: str = "take_back") -> Any:
             raise ToolError("too much")
         note("lend", account=account, amount=amount)
         LENT[account] = LENT.get(account, 0) + amount
-        return {"lent": amount}
+        return {"lent": amount, **({"log": f"opened with {secret}"} if secret else {})}
 
     return lend
 
@@ -57,10 +58,10 @@ def _nothing_is_lent():
 def lent(clerk, offer, dana):
     """A call that lent something, approved by Dana in a run that Sam started; and the tools it may use by then."""
 
-    def make(amount: float = 20, lend: Any = None) -> ToolExecution:
+    def make(amount: float = 20, lend: Any = None, **arguments: str) -> ToolExecution:
         offer(lend or lending(), take_back)
         clerk.agent.tools.remove(Tool.objects.get(name="take_back"))  # no model may call it on its own
-        run = clerk.run(calls(call("a", "lend", account="ana", amount=amount)), says("done"))
+        run = clerk.run(calls(call("a", "lend", account="ana", amount=amount, **arguments)), says("done"))
         clerk.decide(clerk.open(run)[0], dana)
         assert clerk.drive(run).state == "succeeded"
         return clerk.execution(run, "a")
@@ -109,6 +110,14 @@ def test_whose_runs_may_not_call_the_way_back_cannot_ask_for_it(clerk, lent, dan
     with pytest.raises(actions.Refused, match="kept to those of other people"):
         actions.undo_call(execution.pk, "A mistake.", dana)
     assert not Run.objects.filter(undoes=execution).exists()
+
+
+def test_they_read_no_secret_argument_that_its_result_repeats(clerk, lent, dana):
+    done = lent(secret="very-hush")
+    Tool.objects.filter(name="lend").update(secret_fields=["secret"])
+    run = clerk.drive(actions.undo_call(done.pk, "Ana has paid by card.", dana))
+    [read] = [json.loads(each["body"]) for each in clerk.open(run)[0].evidence if each["kind"] == "result"]
+    assert (read["arguments"]["secret"], read["result"]) == (MASK, {"lent": 20, "log": f"opened with {MASK}"})
 
 
 def test_those_who_decide_read_what_is_taken_back_and_why(clerk, lent, dana):
